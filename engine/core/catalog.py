@@ -1,0 +1,177 @@
+"""The event catalogue: names, versions and field tables. A stored event of an older version is lifted here, step by
+step; it is never edited.
+
+On the wire an event is ``[tag, cause, field, ...]``. The tag of a catalogued type is ``number * 16 + version``: small,
+and a reader
+that knows the number but not the version can say so. Types without a number (users' own) are tagged by their text,
+``name/version``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from engine.core.codec import encode
+from engine.core.errors import InvalidValue, LimitExceeded, SchemaError
+from engine.core.fields import Field
+from engine.core.limits import EVENT_BYTES_MAX
+
+__all__ = ["Catalog", "EventType", "Tag", "Upcast", "Wire"]
+
+Tag: TypeAlias = int | str
+Wire: TypeAlias = list[Any]
+"""An event as stored: ``[tag, cause_back, field, ...]``; ``cause_back`` is 0 for the command, k for the event k places
+before."""
+
+VERSIONS_MAX = 15
+
+
+@dataclass(frozen=True, slots=True)
+class EventType:
+    """One version of one kind of event: ``name`` is past tense with its projection in front (``task.finished``)."""
+
+    name: str
+    fields: tuple[Field, ...]
+    doc: str = ""
+    version: int = 1
+    number: int | None = None
+
+    def __post_init__(self) -> None:
+        assert 1 <= self.version <= VERSIONS_MAX and (self.number is None or self.number > 0)
+
+    @property
+    def tag(self) -> Tag:
+        return self.label if self.number is None else self.number * 16 + self.version
+
+    @property
+    def label(self) -> str:
+        """The name that people and exports see, ``task.finished/1``."""
+        return f"{self.name}/{self.version}"
+
+    def wire(self, *values: Any) -> Wire:
+        """Return the stored form of an event whose values are already checked, caused by the command."""
+        assert len(values) == len(self.fields), f"{self.label} takes {len(self.fields)} fields, not {len(values)}"
+        return [self.tag, 0, *values]
+
+    def check(self, data: Mapping[str, Any]) -> Wire:
+        """Return the stored form of ``{field: value}``, every value checked and normalised. A missing key reads as
+        None.
+
+        Raises InvalidValue naming the field, also for a key that the event does not have.
+        """
+        wire: Wire = [self.tag, 0]
+        for field in self.fields:
+            try:
+                wire.append(field.type.check(data.get(field.name)))
+            except InvalidValue as error:
+                raise error.at(f"{self.name}.{field.name}") from None
+        if len(data) > len(self.fields) or any(key not in self.names for key in data):
+            extra = sorted(str(key) for key in data if key not in self.names)
+            raise InvalidValue(
+                f"{self.name}.{extra[0]}", "the event has no such field", hint=f"fields: {', '.join(self.names)}"
+            )
+        return wire
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(field.name for field in self.fields)
+
+    def data(self, wire: Sequence[Any]) -> dict[str, Any]:
+        """Return ``{field: value}`` of a stored event of this type."""
+        return dict(zip(self.names, wire[2:], strict=True))
+
+
+@dataclass(frozen=True, slots=True)
+class Upcast:
+    """The step from one version of an event to the next: takes and returns the fields in order, and must be pure."""
+
+    old: EventType
+    lift: Callable[[Sequence[Any]], Sequence[Any]]
+
+
+class Catalog:
+    """All event types a model knows, with the steps that lift older versions. Immutable after it is built."""
+
+    def __init__(self, types: Iterable[EventType], upcasts: Iterable[Upcast] = ()) -> None:
+        self.types = tuple(types)
+        self.upcasts = tuple(upcasts)
+        self.by_name = {event_type.name: event_type for event_type in self.types}
+        self.by_tag: dict[Tag, EventType] = {event_type.tag: event_type for event_type in self.types}
+        assert len(self.by_name) == len(self.by_tag) == len(self.types), "two event types share a name or a number"
+        self.older: dict[Tag, Upcast] = {step.old.tag: step for step in self.upcasts}
+        for step in self.upcasts:
+            current = self.by_name.get(step.old.name)
+            assert current is not None and current.number == step.old.number, f"{step.old.label} has no current version"
+            versions = range(step.old.version, current.version)
+            assert all(self._tag_of(current, version) in self.older for version in versions), (
+                f"no way up from {step.old.label}"
+            )
+
+    @staticmethod
+    def _tag_of(current: EventType, version: int) -> Tag:
+        return f"{current.name}/{version}" if current.number is None else current.number * 16 + version
+
+    def type_of(self, wire: Wire) -> EventType:
+        """Return the current type of a stored event of any version. Raises SchemaError when it is unknown or newer."""
+        tag = wire[0] if wire else None
+        known = self.by_tag.get(tag) if isinstance(tag, int | str) else None
+        if known is not None:
+            return known
+        step = self.older.get(tag) if isinstance(tag, int | str) else None
+        if step is not None:
+            return self.by_name[step.old.name]
+        raise self.unknown(tag)
+
+    def lift(self, wire: Wire) -> Wire:
+        """Return the event in its current version: itself when it already is, otherwise a new list; the stored one is
+        left alone."""
+        while (step := self.older.get(wire[0])) is not None:
+            current = self.by_name[step.old.name]
+            wire = [self._tag_of(current, step.old.version + 1), wire[1], *step.lift(wire[2:])]
+        if wire[0] not in self.by_tag:
+            raise self.unknown(wire[0])
+        return wire
+
+    def unknown(self, tag: object) -> SchemaError:
+        """Return the error for a tag that this catalogue cannot read, saying whether it is newer or foreign."""
+        if isinstance(tag, int):
+            for event_type in self.types:
+                if event_type.number == tag // 16:
+                    return self._newer(event_type, tag % 16)
+        if isinstance(tag, str):
+            name, _, version = tag.rpartition("/")
+            if name in self.by_name and version.isdigit():
+                return self._newer(self.by_name[name], int(version))
+        return SchemaError(
+            f"unknown event {tag!r}",
+            hint="written by a newer refold, or with a projection that is not loaded: upgrade, or load it",
+            tag=tag if isinstance(tag, int | str) else repr(tag),
+        )
+
+    @staticmethod
+    def _newer(known: EventType, version: int) -> SchemaError:
+        return SchemaError(
+            f"event {known.name}/{version} is newer than this refold, which reads up to {known.label}",
+            hint="upgrade refold to the version that wrote the run",
+            tag=f"{known.name}/{version}",
+        )
+
+    def check(self, name: str, data: Mapping[str, Any]) -> Wire:
+        """Return the stored form of a named event with checked values. ``name`` may carry its version. Raises
+        SchemaError, InvalidValue, LimitExceeded."""
+        event_type = self.by_name.get(name.partition("/")[0])
+        if event_type is None or ("/" in name and name != event_type.label):
+            raise self.unknown(name)
+        return within_limit(event_type.check(data))
+
+
+def within_limit(wire: Wire) -> Wire:
+    """Return the event if its bytes are within EVENT_BYTES_MAX; only events that hold something large are measured."""
+    if (
+        any(type(value) in (str, bytes, list, dict) and len(value) > 64 for value in wire)
+        and (size := len(encode(wire))) > EVENT_BYTES_MAX
+    ):
+        raise LimitExceeded("EVENT_BYTES_MAX", size, EVENT_BYTES_MAX)
+    return wire

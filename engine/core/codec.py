@@ -1,0 +1,141 @@
+"""Deterministic CBOR: one value, one byte form. It must never build an object by name, nor coerce a value in silence.
+
+Rules (FORMAT.md states them for other readers): definite lengths and shortest heads, 64-bit floats only, no tags, maps
+with text keys in the order of their encoded bytes. Event rows are keyless arrays, so the plain encoder already gives
+that form;
+JSON values that users hand in are put in it once, by :func:`normalise`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from math import isfinite
+from typing import Any, Final, NoReturn
+
+import cbor2
+
+from engine.core.errors import InvalidValue
+from engine.core.limits import CONTAINER_ENTRIES_MAX, I64_MIN, NESTING_DEPTH_MAX, TEXT_BYTES_MAX, U64_MAX
+
+__all__ = ["NotCanonical", "decode", "decode_canonical", "digest", "encode", "normalise"]
+
+_DECODE_DEPTH_MAX: Final = NESTING_DEPTH_MAX + 16  # the envelope and the record around a user's value
+
+
+class NotCanonical(ValueError):
+    """Bytes that are not the one form of a value. Callers turn it into CorruptJournal or ImportRefused, which know the
+    place."""
+
+
+def _refuse_tag(*_: Any) -> NoReturn:
+    raise NotCanonical("CBOR tags are not part of the format")
+
+
+# cbor2 has built-in decoders for these tags, some of which import modules; every one is replaced by a refusal.
+_TAG_REFUSALS: Final = dict.fromkeys((*range(64), 100, *range(256, 300), 1004, 43000, 55799), _refuse_tag)
+
+
+def encode(value: Any) -> bytes:
+    """Return the bytes of a value made of None, bool, int, float, str, bytes, list, tuple and normalised dict."""
+    data: bytes = cbor2.dumps(value)
+    return data
+
+
+def decode(data: bytes) -> Any:
+    """Return the value of bytes whose hash has been checked. Raises NotCanonical on tags, broken or endless
+    structures."""
+    try:
+        return cbor2.loads(
+            data,
+            tag_hook=_refuse_tag,
+            semantic_decoders=_TAG_REFUSALS,
+            max_depth=_DECODE_DEPTH_MAX,
+            allow_indefinite=False,
+            allow_duplicate_keys=False,
+        )
+    except (cbor2.CBORError, ValueError, RecursionError, MemoryError, OverflowError, TypeError) as error:
+        raise NotCanonical(str(error) or type(error).__name__) from error
+
+
+def decode_canonical(data: bytes) -> Any:
+    """Return the value of bytes from outside, refusing any byte that :func:`encode` would not have written."""
+    value = decode(data)
+    try:
+        again = encode(value)
+    except (cbor2.CBORError, ValueError, RecursionError, TypeError) as error:
+        raise NotCanonical(str(error)) from error
+    if again != data:
+        raise NotCanonical("bytes are not in the canonical form")
+    return value
+
+
+def digest(data: bytes) -> str:
+    """Return the SHA-256 of ``data`` as 64 lower-case hex digits."""
+    return hashlib.sha256(data).hexdigest()
+
+
+def text(value: Any, path: str, bytes_max: int = TEXT_BYTES_MAX) -> str:
+    """Return ``value`` if it is exactly a str of valid Unicode within the limit; raise InvalidValue with the path
+    otherwise."""
+    if type(value) is not str:
+        raise InvalidValue(
+            path, f"expected text, found {type(value).__name__}", hint="convert it to str before recording it"
+        )
+    if not value.isascii():
+        try:
+            size = len(value.encode("utf-8"))
+        except UnicodeEncodeError:
+            raise InvalidValue(path, "text holds a lone surrogate, which has no UTF-8 form") from None
+    else:
+        size = len(value)
+    if size > bytes_max:
+        raise InvalidValue(path, f"text of {size} bytes, the maximum is {bytes_max}")
+    return value
+
+
+def normalise(value: Any, path: str = "", *, depth: int = 0, entries_max: int = CONTAINER_ENTRIES_MAX) -> Any:
+    """Return a fresh copy of a JSON value in canonical form, sharing nothing with the caller's.
+
+    Kept exactly: None, bool, int in -2^63..2^64-1, finite float, str, list, dict with str keys. -0.0 becomes 0.0 and
+    map keys are put in
+    the order of their encoded bytes; both are equal values in JSON. Everything else (subclasses, tuples, sets, bytes,
+    Decimal, NaN, dates,
+    lone surrogates, cycles, more than 64 levels or 1024 entries a container) raises InvalidValue with the path to it.
+    """
+    kind = type(value)
+    if kind is str:
+        return text(value, path)
+    if value is None or kind is bool:
+        return value
+    if kind is int:
+        if not I64_MIN <= value <= U64_MAX:
+            raise InvalidValue(path, "integer outside -2^63 .. 2^64-1", hint="record it as a decimal string")
+        return value
+    if kind is float:
+        if not isfinite(value):
+            raise InvalidValue(path, f"{value} is not a JSON number")
+        return value + 0.0
+    if kind is not list and kind is not dict:
+        raise InvalidValue(
+            path,
+            f"{kind.__module__}.{kind.__qualname__} cannot be kept exactly",
+            hint="JSON values only: None, bool, int, float, str, list, dict; exactly these types, no subclasses",
+        )
+    if depth >= NESTING_DEPTH_MAX:
+        raise InvalidValue(path, f"nested deeper than {NESTING_DEPTH_MAX} levels, or a cycle")
+    if len(value) > entries_max:
+        raise InvalidValue(path, f"{len(value)} entries in one container, the maximum is {entries_max}")
+    if kind is list:
+        return [
+            normalise(item, f"{path}[{index}]", depth=depth + 1, entries_max=entries_max)
+            for index, item in enumerate(value)
+        ]
+    pairs = []
+    for key, item in value.items():
+        name = text(key, f"{path}.<key {key!r:.40}>")
+        pairs.append(
+            (name, normalise(item, f"{path}.{name}" if path else name, depth=depth + 1, entries_max=entries_max))
+        )
+    # The order of encoded bytes: shorter UTF-8 first (the head holds the length), then bytewise.
+    pairs.sort(key=lambda pair: (len(raw := pair[0].encode()), raw))
+    return dict(pairs)

@@ -1,0 +1,354 @@
+"""Deciders: what a projection must supply, and their product, the model. Nothing here reads a clock, a file or a
+random number.
+
+A projection is a table of event types, a state made of :class:`~engine.core.table.Table`, an ``evolve`` table (event
+name -> function that changes the
+state in place and never refuses) and ``decide`` (refuses, or returns the events that follow from a command). A model
+is several projections folded
+from one stream, and the reactions between them. Restore and the live path both go through :meth:`ModelState.apply`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from hashlib import sha256
+from types import MethodType
+from typing import Any, Protocol, TypeAlias
+
+from engine.core.catalog import Catalog, EventType, Tag, Upcast, Wire, within_limit
+from engine.core.codec import encode
+from engine.core.envelope import Group
+from engine.core.errors import SchemaError
+from engine.core.table import Table
+
+__all__ = [
+    "COMMAND_NOTED",
+    "Command",
+    "Decision",
+    "Evolve",
+    "Model",
+    "ModelState",
+    "Moment",
+    "Projection",
+    "Reaction",
+    "State",
+]
+
+STATE_FORMAT = 1
+
+COMMAND_NOTED = EventType(
+    "run.command_noted", (), "A command with an id was accepted and changed nothing; its id is taken.", number=1
+)
+
+
+class State(Protocol):
+    """A projection's state: its tables, and ``reindex`` to rebuild whatever is derived from them."""
+
+    @property
+    def tables(self) -> tuple[Table[Any], ...]: ...
+
+    def reindex(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """What the shell knows and a decision may use: the run, the seq that the decision's first event will get, the time
+    and the actor."""
+
+    run_id: str
+    seq: int
+    at_ms: int
+    actor: str | None = None
+
+
+class Command(Protocol):
+    """A request to a projection. ``content`` is what makes two commands the same: a plain JSON value without time and
+    actor."""
+
+    @property
+    def projection(self) -> str: ...
+
+    @property
+    def name(self) -> str: ...
+
+    def content(self) -> Any: ...
+
+
+class Decision:
+    """The events of one decision in the making. ``emit`` returns a handle that later events can name as their cause."""
+
+    __slots__ = ("events",)
+
+    def __init__(self) -> None:
+        self.events: list[Wire] = []
+
+    def emit(self, event_type: EventType, *values: Any, cause: int = 0) -> int:
+        """Append an event with values in field order, already checked; ``cause`` is a handle from an earlier emit, or
+        0 for the command."""
+        wire = event_type.wire(*values)
+        self.events.append(wire)
+        handle = len(self.events)
+        if cause:
+            assert 0 < cause < handle
+            wire[1] = handle - cause
+        return handle
+
+
+Evolve: TypeAlias = Callable[[Any, Wire, int], None]
+"""``evolve(state, wire, seq)``: changes the state in place; ``wire[2:]`` are the fields; never refuses."""
+
+Reaction: TypeAlias = Callable[[Mapping[str, Any], Wire, Moment], Sequence[Wire]]
+"""``react(states by projection, event just applied, moment)``: the events of other projections that follow from it in
+the same commit."""
+
+
+class Projection(Protocol):
+    """One bounded context: events, state, evolve, decide."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def events(self) -> tuple[EventType, ...]: ...
+
+    @property
+    def upcasts(self) -> tuple[Upcast, ...]: ...
+
+    @property
+    def evolve(self) -> Mapping[str, Evolve]: ...
+
+    def initial(self) -> Any:
+        """Return the empty state."""
+        ...
+
+    def decide(self, state: Any, command: Any, moment: Moment) -> Sequence[Wire]:
+        """Return the events that follow from the command, [] when it repeats what already is; raise Refused. Changes
+        nothing."""
+        ...
+
+    def admit(self, state: Any, wire: Wire, moment: Moment) -> Sequence[Wire]:
+        """Return what recording a fact that another runtime decided appends: the fact itself, checked by the same
+        legality table. Raise Refused."""
+        ...
+
+
+class _LedgerRow:
+    """What a command id was used for: the fingerprint of its content, and the events it gave."""
+
+    __slots__ = ("count", "fingerprint", "first")
+
+    def __init__(self, fingerprint: bytes, first: int, count: int) -> None:
+        self.fingerprint, self.first, self.count = fingerprint, first, count
+
+    def dump(self) -> list[Any]:
+        return [self.fingerprint, self.first, self.count]
+
+    @classmethod
+    def load(cls, dumped: list[Any]) -> _LedgerRow:
+        return cls(*dumped)
+
+
+class ModelState:
+    """Everything a run is at one position: the states of all projections and the ledger of command ids. Changed only
+    by :meth:`apply`."""
+
+    __slots__ = ("handlers", "ledger", "model", "parts", "seq", "tables")
+
+    def __init__(self, model: Model) -> None:
+        self.model = model
+        self.seq = 0
+        self.parts: dict[str, Any] = {projection.name: projection.initial() for projection in model.projections}
+        self.ledger: Table[_LedgerRow] = Table("ledger", _LedgerRow)
+        self.tables: dict[str, Table[Any]] = {"run.ledger": self.ledger}
+        for name, part in self.parts.items():
+            for table in part.tables:
+                self.tables[f"{name}.{table.name}"] = table
+        self.handlers = self._bind()
+
+    def _bind(self) -> dict[Tag, Callable[[Wire, int], None]]:
+        """Return tag -> function of (wire, seq), with the state bound in and older versions lifted on the way."""
+        handlers: dict[Tag, Callable[[Wire, int], None]] = {COMMAND_NOTED.tag: lambda wire, seq: None}
+        for projection in self.model.projections:
+            part = self.parts[projection.name]
+            for event_type in projection.events:
+                handlers[event_type.tag] = MethodType(projection.evolve[event_type.name], part)
+        lift = self.model.catalog.lift
+        for tag in self.model.catalog.older:
+
+            def lifted(wire: Wire, seq: int) -> None:
+                current = lift(wire)
+                handlers[current[0]](current, seq)
+
+            handlers[tag] = lifted
+        return handlers
+
+    # -- the fold ---------------------------------------------------------------------------------------------------
+
+    def apply(self, groups: Iterable[Group]) -> None:
+        """Fold the groups of a commit into the state. The one function that live, restore, verify and time travel
+        share."""
+        handlers = self.handlers
+        seq = self.seq
+        for _, _, command_id, fingerprint, _, events in groups:
+            if command_id is not None:
+                self.note(command_id, fingerprint, seq + 1, len(events))
+            for wire in events:
+                seq += 1
+                try:
+                    handler = handlers[wire[0]]
+                except (KeyError, TypeError, IndexError):
+                    raise self._unknown(wire, seq) from None
+                handler(wire, seq)
+        self.seq = seq
+
+    def _unknown(self, wire: Wire, seq: int) -> SchemaError:
+        error = self.model.catalog.unknown(wire[0] if wire else None)
+        return SchemaError(f"position {seq}: {error.message}", hint=error.hint, position=seq, **error.details)
+
+    def apply_wire(self, wire: Wire) -> None:
+        """Fold one event of a decision in the making."""
+        self.seq += 1
+        self.handlers[wire[0]](wire, self.seq)
+
+    def note(self, command_id: str, fingerprint: bytes, first: int, count: int) -> None:
+        """Record that a command id is taken. A prefix that ends inside the command's events notes the events it has."""
+        if command_id not in self.ledger:
+            self.ledger.add(command_id, _LedgerRow(fingerprint, first, count))
+
+    # -- a commit in the making ---------------------------------------------------------------------------------------
+
+    def begin(self) -> int:
+        """Start a commit in the making; return the seq to give to :meth:`put_back`."""
+        for table in self.tables.values():
+            table.begin()
+        return self.seq
+
+    def keep(self) -> None:
+        """The commit is durable."""
+        for table in self.tables.values():
+            table.keep()
+
+    def put_back(self, seq: int) -> None:
+        """The commit did not happen: state, indexes and position are as they were at :meth:`begin`."""
+        touched = [table.put_back() for table in self.tables.values()]
+        self.seq = seq
+        if any(touched):
+            self.reindex()
+
+    def reindex(self) -> None:
+        """Rebuild everything that is derived from the tables."""
+        for part in self.parts.values():
+            part.reindex()
+
+    # -- bytes --------------------------------------------------------------------------------------------------------
+
+    def encoded(self) -> Iterable[bytes]:
+        """Yield the deterministic encoding of the whole state in pieces; equal states give equal bytes and the other
+        way round.
+
+        Tables come in the order of their names; empty ones are left out, so that a projection added later does not
+        move old digests.
+        """
+        yield encode(["refold.state", STATE_FORMAT, self.seq])
+        for name in sorted(self.tables):
+            table = self.tables[name]
+            if not table.rows:
+                continue
+            yield encode([name, len(table.rows)])
+            for key, row in table.ordered():
+                yield encode([key, row.dump()])
+
+    def digest(self) -> str:
+        """Return SHA-256 over :meth:`encoded`, 64 hex digits."""
+        hasher = sha256()
+        for piece in self.encoded():
+            hasher.update(piece)
+        return hasher.hexdigest()
+
+    def bytes(self) -> bytes:
+        """Return :meth:`encoded` as one string, for comparisons that want to see the difference."""
+        return b"".join(self.encoded())
+
+
+@dataclass(frozen=True)
+class Model:
+    """The product of several projections over one stream, with the reactions between them by event name."""
+
+    projections: tuple[Projection, ...]
+    reactions: Mapping[str, tuple[Reaction, ...]] = field(default_factory=dict)
+    catalog: Catalog = field(init=False)
+    by_name: Mapping[str, Projection] = field(init=False)
+    owner: Mapping[Tag, Projection] = field(init=False)
+    reacting: Mapping[Tag, tuple[Reaction, ...]] = field(init=False)
+    fingerprint: bytes = field(init=False)
+
+    def __post_init__(self) -> None:
+        types = [COMMAND_NOTED, *(event_type for projection in self.projections for event_type in projection.events)]
+        catalog = Catalog(types, (step for projection in self.projections for step in projection.upcasts))
+        put = object.__setattr__
+        put(self, "catalog", catalog)
+        put(self, "by_name", {projection.name: projection for projection in self.projections})
+        put(
+            self,
+            "owner",
+            {event_type.tag: projection for projection in self.projections for event_type in projection.events},
+        )
+        put(self, "reacting", {catalog.by_name[name].tag: reactions for name, reactions in self.reactions.items()})
+        put(self, "fingerprint", self._fingerprint())
+
+    def _fingerprint(self) -> bytes:
+        """Return what a checkpoint must have been written under to be read back: state format, table names, event
+        schemas, state versions."""
+        schema = [
+            [
+                projection.name,
+                getattr(projection, "state_version", 1),
+                [[e.label, *(f"{f.name}:{f.type.label}" for f in e.fields)] for e in projection.events],
+            ]
+            for projection in self.projections
+        ]
+        return sha256(encode([STATE_FORMAT, schema])).digest()[:16]
+
+    def initial(self) -> ModelState:
+        """Return the state before the first event."""
+        return ModelState(self)
+
+    def decide(self, state: ModelState, command: Command, moment: Moment) -> list[Wire]:
+        """Decide a command and its consequences in other projections, folding each event into ``state`` (a commit in
+        the making).
+
+        Raises Refused; the caller puts the state back.
+        """
+        projection = self.by_name[command.projection]
+        return self._settle(state, projection.decide(state.parts[projection.name], command, moment), moment)
+
+    def admit(self, state: ModelState, wire: Wire, moment: Moment) -> list[Wire]:
+        """As :meth:`decide`, for a fact that another runtime decided."""
+        projection = self.owner[wire[0]]
+        return self._settle(state, projection.admit(state.parts[projection.name], wire, moment), moment)
+
+    def _settle(self, state: ModelState, drafts: Sequence[Wire], moment: Moment) -> list[Wire]:
+        """Fold the drafts, then let the other projections react to each in turn until nothing follows."""
+        events = list(drafts)
+        for wire in events:
+            state.apply_wire(within_limit(wire))
+        if not self.reacting:
+            return events
+        done = 0
+        while done < len(events):
+            for react in self.reacting.get(events[done][0], ()):
+                at = Moment(moment.run_id, moment.seq + len(events), moment.at_ms, moment.actor)
+                for wire in react(state.parts, events[done], at):
+                    if wire[1] == 0:
+                        wire[1] = len(events) - done
+                    events.append(wire)
+                    state.apply_wire(within_limit(wire))
+            done += 1
+        return events
+
+
+def fingerprint_of(command: Command) -> bytes:
+    """Return what identifies a command's content, for the ledger: 16 bytes of SHA-256 over projection, name and
+    content."""
+    return sha256(encode([command.projection, command.name, command.content()])).digest()[:16]

@@ -1,0 +1,37 @@
+"""Every limit of refold, in one place. A limit that is not named here must not exist elsewhere.
+
+A value over its limit is refused before anything is written, with :class:`engine.core.errors.LimitExceeded`
+naming the limit by the constant's own name.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+ID_BYTES_MAX: Final = 256
+"""UTF-8 bytes of any id: run, task, context, graph, command, actor."""
+
+TEXT_BYTES_MAX: Final = 8 * 1024 * 1024
+"""UTF-8 bytes of one text field."""
+
+EVENT_BYTES_MAX: Final = 16 * 1024 * 1024
+"""Encoded bytes of one event."""
+
+COMMIT_EVENTS_MAX: Final = 100_000
+"""Events in one commit, whether from one command or from a batch."""
+
+COMMIT_BYTES_MAX: Final = 64 * 1024 * 1024
+"""Encoded bytes of one commit, which is one stored row."""
+
+NESTING_DEPTH_MAX: Final = 64
+"""Levels of lists and maps inside one JSON value (rule of spec/task-control.md section 1)."""
+
+CONTAINER_ENTRIES_MAX: Final = 1024
+"""Entries of one list or map inside one JSON value (rule of spec/task-control.md section 1)."""
+
+U32_MAX: Final = 2**32 - 1
+U64_MAX: Final = 2**64 - 1
+I64_MIN: Final = -(2**63)
+
+TIME_MS_MAX: Final = 2**53 - 1
+"""Unix milliseconds, kept in the range that every JSON reader holds exactly."""

@@ -1,0 +1,1 @@
+"""The projections of refold."""
