@@ -10,13 +10,11 @@ that knows the number but not the version can say so. Types without a number (us
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from engine.core.codec import encode
-from engine.core.errors import InvalidValue, LimitExceeded, SchemaError
+from engine.core.errors import InvalidValue, SchemaError
 from engine.core.fields import Field
-from engine.core.limits import EVENT_BYTES_MAX
 
 __all__ = ["Catalog", "EventType", "Tag", "Upcast", "Wire"]
 
@@ -26,9 +24,10 @@ Wire: TypeAlias = list[Any]
 before."""
 
 VERSIONS_MAX = 15
+_MISSING: Any = object()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class EventType:
     """One version of one kind of event: ``name`` is past tense with its projection in front (``task.finished``)."""
 
@@ -37,13 +36,16 @@ class EventType:
     doc: str = ""
     version: int = 1
     number: int | None = None
+    tag: Tag = field(init=False)
+    names: tuple[str, ...] = field(init=False)
+    _plan: tuple[tuple[str, Callable[[Any], Any]], ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         assert 1 <= self.version <= VERSIONS_MAX and (self.number is None or self.number > 0)
-
-    @property
-    def tag(self) -> Tag:
-        return self.label if self.number is None else self.number * 16 + self.version
+        put = object.__setattr__
+        put(self, "tag", self.label if self.number is None else self.number * 16 + self.version)
+        put(self, "names", tuple(column.name for column in self.fields))
+        put(self, "_plan", tuple((column.name, column.type.check) for column in self.fields))
 
     @property
     def label(self) -> str:
@@ -62,21 +64,22 @@ class EventType:
         Raises InvalidValue naming the field, also for a key that the event does not have.
         """
         wire: Wire = [self.tag, 0]
-        for field in self.fields:
+        known = 0
+        for name, check in self._plan:
+            value = data.get(name, _MISSING)
+            if value is _MISSING:
+                value = None
+            else:
+                known += 1
             try:
-                wire.append(field.type.check(data.get(field.name)))
+                wire.append(check(value))
             except InvalidValue as error:
-                raise error.at(f"{self.name}.{field.name}") from None
-        if len(data) > len(self.fields) or any(key not in self.names for key in data):
+                raise error.at(f"{self.name}.{name}") from None
+        if known != len(data):
             extra = sorted(str(key) for key in data if key not in self.names)
-            raise InvalidValue(
-                f"{self.name}.{extra[0]}", "the event has no such field", hint=f"fields: {', '.join(self.names)}"
-            )
+            hint = f"fields: {', '.join(self.names)}" if self.names else "the event has no fields"
+            raise InvalidValue(f"{self.name}.{extra[0]}", "the event has no such field", hint=hint)
         return wire
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        return tuple(field.name for field in self.fields)
 
     def data(self, wire: Sequence[Any]) -> dict[str, Any]:
         """Return ``{field: value}`` of a stored event of this type."""
@@ -164,14 +167,4 @@ class Catalog:
         event_type = self.by_name.get(name.partition("/")[0])
         if event_type is None or ("/" in name and name != event_type.label):
             raise self.unknown(name)
-        return within_limit(event_type.check(data))
-
-
-def within_limit(wire: Wire) -> Wire:
-    """Return the event if its bytes are within EVENT_BYTES_MAX; only events that hold something large are measured."""
-    if (
-        any(type(value) in (str, bytes, list, dict) and len(value) > 64 for value in wire)
-        and (size := len(encode(wire))) > EVENT_BYTES_MAX
-    ):
-        raise LimitExceeded("EVENT_BYTES_MAX", size, EVENT_BYTES_MAX)
-    return wire
+        return event_type.check(data)

@@ -16,7 +16,7 @@ from hashlib import sha256
 from types import MethodType
 from typing import Any, Protocol, TypeAlias
 
-from engine.core.catalog import Catalog, EventType, Tag, Upcast, Wire, within_limit
+from engine.core.catalog import Catalog, EventType, Tag, Upcast, Wire
 from engine.core.codec import encode
 from engine.core.envelope import Group
 from engine.core.errors import SchemaError
@@ -51,15 +51,17 @@ class State(Protocol):
     def reindex(self) -> None: ...
 
 
-@dataclass(frozen=True, slots=True)
 class Moment:
-    """What the shell knows and a decision may use: the run, the seq that the decision's first event will get, the time
-    and the actor."""
+    """What the shell knows and a decision may use: the run, the seq that the decision's first event will get, the
+    time, the actor.
 
-    run_id: str
-    seq: int
-    at_ms: int
-    actor: str | None = None
+    The engine moves ``seq`` on between the facts of one ingest; a projection reads it and keeps nothing of it.
+    """
+
+    __slots__ = ("actor", "at_ms", "run_id", "seq")
+
+    def __init__(self, run_id: str, seq: int, at_ms: int, actor: str | None = None) -> None:
+        self.run_id, self.seq, self.at_ms, self.actor = run_id, seq, at_ms, actor
 
 
 class Command(Protocol):
@@ -323,16 +325,29 @@ class Model:
         projection = self.by_name[command.projection]
         return self._settle(state, projection.decide(state.parts[projection.name], command, moment), moment)
 
-    def admit(self, state: ModelState, wire: Wire, moment: Moment) -> list[Wire]:
-        """As :meth:`decide`, for a fact that another runtime decided."""
-        projection = self.owner[wire[0]]
-        return self._settle(state, projection.admit(state.parts[projection.name], wire, moment), moment)
+    def admit(self, state: ModelState, wires: Sequence[Wire], moment: Moment) -> list[Wire]:
+        """As :meth:`decide`, for facts that another runtime decided, each checked against the state that those before
+        it left."""
+        events: list[Wire] = []
+        owner, parts, handlers, reacting = self.owner, state.parts, state.handlers, self.reacting
+        first = moment.seq
+        for fact in wires:
+            projection = owner[fact[0]]
+            admitted = projection.admit(parts[projection.name], fact, moment)
+            if fact[0] in reacting or len(admitted) != 1:
+                events += self._settle(state, admitted, moment)
+            else:
+                state.seq += 1
+                handlers[fact[0]](admitted[0], state.seq)
+                events.append(admitted[0])
+            moment.seq = first + len(events)
+        return events
 
     def _settle(self, state: ModelState, drafts: Sequence[Wire], moment: Moment) -> list[Wire]:
         """Fold the drafts, then let the other projections react to each in turn until nothing follows."""
         events = list(drafts)
         for wire in events:
-            state.apply_wire(within_limit(wire))
+            state.apply_wire(wire)
         if not self.reacting:
             return events
         done = 0
@@ -343,7 +358,7 @@ class Model:
                     if wire[1] == 0:
                         wire[1] = len(events) - done
                     events.append(wire)
-                    state.apply_wire(within_limit(wire))
+                    state.apply_wire(wire)
             done += 1
         return events
 

@@ -20,7 +20,7 @@ from typing import Any, Final, TypeAlias
 from engine.core.catalog import Catalog, Wire
 from engine.core.codec import NotCanonical, decode, encode
 from engine.core.errors import CorruptJournal, LimitExceeded
-from engine.core.limits import COMMIT_BYTES_MAX, COMMIT_EVENTS_MAX
+from engine.core.limits import COMMIT_BYTES_MAX, COMMIT_EVENTS_MAX, EVENT_BYTES_MAX
 
 __all__ = [
     "COMMIT_TOPIC",
@@ -117,6 +117,10 @@ def seal_commit(previous: bytes, groups: Sequence[Group]) -> tuple[bytes, bytes]
     if count > COMMIT_EVENTS_MAX:
         raise LimitExceeded("COMMIT_EVENTS_MAX", count, COMMIT_EVENTS_MAX, hint="use several batches")
     body = encode(groups)
+    if len(body) > EVENT_BYTES_MAX:  # otherwise no event in it can be larger
+        size = max(len(encode(wire)) for group in groups for wire in group[EVENTS])
+        if size > EVENT_BYTES_MAX:
+            raise LimitExceeded("EVENT_BYTES_MAX", size, EVENT_BYTES_MAX)
     if len(body) > COMMIT_BYTES_MAX:
         raise LimitExceeded("COMMIT_BYTES_MAX", len(body), COMMIT_BYTES_MAX, hint="use several batches")
     link = sha256(previous + body).digest()

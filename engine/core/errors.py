@@ -152,8 +152,7 @@ class CorruptJournal(EngineError):
     def __init__(self, run: str, position: int, expected: str, found: str, *, hint: str = "") -> None:
         super().__init__(
             f"run {run!r} is damaged at position {position}: expected {expected}, found {found}",
-            hint=hint
-            or f"run 'refold verify {run}' for every fault; state before position {position} is still readable with --at",
+            hint=hint or f"'refold verify {run}' names every fault; 'refold show {run} --at N' reads what is before it",
             run=run,
             position=position,
             expected=expected,

@@ -8,8 +8,7 @@ A view of the past hands out Queries only, so a command to the past is not even 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from typing import Any, Generic, Protocol, TypeVar
 
 from engine.core.decider import Command
@@ -21,24 +20,46 @@ S = TypeVar("S")
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
 class Outcome:
     """What a command gave: its events (none when it repeated what already was) and the run's position after them.
 
     ``repeated`` is true when the command id had been used before with the same content; events and position are then
-    those of the first time.
-    Inside a batch the events are final but not yet durable; they are durable when the batch block ends without an
-    error.
+    those of the first time. Inside a batch the events are final but not yet durable; they are durable when the batch
+    block ends without an error. Events are built when they are first asked for.
     """
 
-    events: tuple[Event, ...]
-    position: int
-    repeated: bool = False
+    __slots__ = ("_events", "_load", "count", "position", "repeated")
+
+    def __init__(
+        self, position: int, count: int, load: Callable[[], Sequence[Event]], *, repeated: bool = False
+    ) -> None:
+        self.position = position
+        self.count = count
+        self.repeated = repeated
+        self._load = load
+        self._events: tuple[Event, ...] | None = None
+
+    @property
+    def events(self) -> tuple[Event, ...]:
+        """The events in order of seq."""
+        if self._events is None:
+            self._events = tuple(self._load())
+        return self._events
 
     @property
     def changed(self) -> bool:
         """Whether anything was recorded, now or the first time."""
-        return bool(self.events)
+        return self.count > 0
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Outcome):
+            return NotImplemented
+        return self.position == other.position and self.events == other.events
+
+    __hash__ = None  # type: ignore[assignment]  # compared by value, never a key
+
+    def __repr__(self) -> str:
+        return f"Outcome(position={self.position}, count={self.count}, repeated={self.repeated})"
 
 
 class Submit(Protocol):

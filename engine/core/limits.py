@@ -29,6 +29,9 @@ NESTING_DEPTH_MAX: Final = 64
 CONTAINER_ENTRIES_MAX: Final = 1024
 """Entries of one list or map inside one JSON value (rule of spec/task-control.md section 1)."""
 
+SWARM_WORKERS_MAX: Final = 65_536
+"""Workers of one swarm."""
+
 U32_MAX: Final = 2**32 - 1
 U64_MAX: Final = 2**64 - 1
 I64_MIN: Final = -(2**63)

@@ -1,0 +1,269 @@
+"""Archive: a run as JSON Lines, one event a line, and back to a byte-identical run. It must never import what does not
+verify."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
+
+from engine.core.catalog import Catalog, EventType, Wire
+from engine.core.decider import Model
+from engine.core.envelope import EVENTS, Commit, Group, genesis, seal_commit
+from engine.core.errors import Conflict, EngineError, ImportRefused, InvalidValue
+from engine.core.fields import TIME_MS, check_id
+from engine.store import Journal
+
+__all__ = ["FORMAT", "export_lines", "import_lines"]
+
+FORMAT: Final = 1
+_KEYS: Final = frozenset(
+    (
+        "refold",
+        "run",
+        "seq",
+        "type",
+        "recorded_at_ms",
+        "actor",
+        "command_id",
+        "fingerprint",
+        "cause",
+        "cause_back",
+        "data",
+        "group",
+        "link",
+        "end",
+    )
+)
+
+
+def export_lines(journal: Journal, model: Model, run_id: str) -> Iterator[str]:
+    """Yield one JSON line an event, without line ends. Raises NotFound, CorruptJournal, SchemaError.
+
+    Every line stands alone: format, run, seq, type with version, envelope, data. ``group`` counts commands within the
+    commit; the last line of
+    a commit carries its ``link`` and the last line of the run ``"end": true``, so a shortened file is noticed.
+    """
+    head = journal.existing_head(run_id)
+    for commit in journal.commits(run_id, until=head.position):
+        seq = commit.first - 1
+        for number, (at_ms, actor, command_id, fingerprint, cause, events) in enumerate(commit.groups):
+            for wire in events:
+                seq += 1
+                event_type = stored_type(model.catalog, wire)
+                line: dict[str, Any] = {
+                    "refold": FORMAT,
+                    "run": run_id,
+                    "seq": seq,
+                    "type": event_type.label,
+                    "recorded_at_ms": at_ms,
+                    "actor": actor,
+                    "command_id": command_id,
+                    "fingerprint": None if fingerprint is None else fingerprint.hex(),
+                    "cause": cause,
+                    "cause_back": wire[1],
+                    "data": {name: to_json(value) for name, value in event_type.data(wire).items()},
+                    "group": number,
+                }
+                if seq == commit.last:
+                    line["link"] = commit.link.hex()
+                if seq == head.position:
+                    line["end"] = True
+                yield json.dumps(line, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+
+
+def import_lines(journal: Journal, model: Model, lines: Iterable[str], *, run_id: str | None = None) -> tuple[str, int]:
+    """Append an exported run to a store where no such run is; return (run id, position). Under its own id the bytes
+    are identical.
+
+    Everything is read and checked before the first commit is written: form, order, values, links, and that every event
+    folds. Under another id
+    the chain is made anew, because it holds the id. Raises ImportRefused naming the line, Conflict when the run exists
+    and differs; importing
+    the same run again adds nothing.
+    """
+    commits, source = _read(model, lines)
+    target = run_id if run_id is not None else source
+    link = genesis(target)
+    state = model.initial()
+    sealed: list[tuple[int, int, bytes, bytes]] = []
+    for first, groups, stated in commits:
+        try:
+            state.apply(groups)
+        except (EngineError, KeyError, TypeError, ValueError, IndexError, AttributeError, AssertionError) as error:
+            raise refused(first, f"the events of this commit do not follow from those before: {error}") from error
+        stored, link = seal_commit(link, groups)
+        if target == source and link.hex() != stated:
+            raise refused(first, f"the chain gives link {link.hex()}, the file says {stated}")
+        sealed.append((first, sum(len(group[EVENTS]) for group in groups), stored, link))
+    head = journal.head(target)
+    done = 0 if head is None else head.position
+    for first, count, stored, at in sealed:
+        if first + count - 1 <= done:
+            if first + count - 1 == done and head is not None and head.link != at:
+                raise Conflict(
+                    f"run {target!r} exists and is another history",
+                    hint="import it under another name: --run ID",
+                    run=target,
+                    position=done,
+                )
+            continue
+        journal.append(target, first, count, stored, at)
+    return target, max(done, sum(count for _, count, _, _ in sealed))
+
+
+def stored_type(catalog: Catalog, wire: Wire) -> EventType:
+    """Return the type of a stored event in the version it was stored in. Raises SchemaError."""
+    step = catalog.older.get(wire[0])
+    if step is not None:
+        return step.old
+    return catalog.type_of(wire)
+
+
+def _read(model: Model, lines: Iterable[str]) -> tuple[list[tuple[int, list[Group], str]], str]:
+    """Return the commits of a file as (first seq, groups, stated link), and its run id."""
+    older = {step.old.label: step.old for step in model.catalog.upcasts}
+    current = {event_type.label: event_type for event_type in model.catalog.types}
+    commits: list[tuple[int, list[Group], str]] = []
+    groups: list[Group] = []
+    run: str | None = None
+    first, seq, ended, group_number = 1, 0, False, -1
+    for number, text in enumerate(lines, start=1):
+        if not text.strip():
+            continue
+        if ended:
+            raise refused(number, "there are lines after the last event of the run")
+        line = _parse(number, text)
+        run = line["run"] if run is None else run
+        if line["run"] != run:
+            raise refused(number, f"run is {line['run']!r:.60}, the lines before are of {run!r:.60}")
+        if line["seq"] != seq + 1:
+            raise refused(number, f"seq is {line['seq']!r:.30}, expected {seq + 1}")
+        seq += 1
+        event_type = current.get(line["type"]) or older.get(line["type"])
+        if event_type is None:
+            error = model.catalog.unknown(line["type"])
+            raise refused(number, error.message, hint=error.hint)
+        try:
+            wire = event_type.check({name: from_json(value) for name, value in line["data"].items()})
+        except InvalidValue as error:
+            raise refused(number, f"{error.path}: {error.problem}") from None
+        if not 0 <= line["cause_back"] < seq:
+            raise refused(number, f"cause_back {line['cause_back']} points before the run")
+        wire[1] = line["cause_back"]
+        envelope = [line["recorded_at_ms"], line["actor"], line["command_id"], line["fingerprint"], line["cause"]]
+        if line["group"] == group_number and groups:
+            if groups[-1][:EVENTS] != envelope:
+                raise refused(number, "the envelope differs within one group")
+            groups[-1][EVENTS].append(wire)
+        elif line["group"] == group_number + 1:
+            groups.append([*envelope, [wire]])
+            group_number += 1
+        else:
+            raise refused(number, f"group is {line['group']}, expected {group_number} or {group_number + 1}")
+        if "link" in line:
+            commits.append((first, groups, line["link"]))
+            groups, first, group_number = [], seq + 1, -1
+        ended = bool(line.get("end"))
+    if run is None:
+        raise ImportRefused("the file holds no events", [], hint="export a run first: refold export RUN FILE")
+    if groups or not ended:
+        raise refused(seq, "the file ends before the run does", hint="it was cut; export it again")
+    return commits, run
+
+
+def _parse(number: int, text: str) -> dict[str, Any]:
+    """Return one line with the types of its envelope checked. Raises ImportRefused."""
+    try:
+        line = json.loads(text, parse_constant=_no_constant)
+    except (ValueError, RecursionError) as error:
+        raise refused(number, f"not JSON: {error}") from None
+    if type(line) is not dict or line.get("refold") != FORMAT:
+        raise refused(
+            number, "not an event line of export format 1", hint="'refold import --format' names other formats"
+        )
+    extra = sorted(set(line) - _KEYS)
+    if extra:
+        raise refused(number, f"unknown key {extra[0]!r:.40}")
+    try:
+        check_id(line.get("run"))
+        TIME_MS.check(line.get("recorded_at_ms"))
+        for key in ("actor", "command_id"):
+            if line.get(key) is not None:
+                check_id(line[key])
+    except InvalidValue as error:
+        raise refused(number, f"run, recorded_at_ms, actor or command_id: {error.problem}") from None
+    fingerprint = line.get("fingerprint")
+    cause = line.get("cause")
+    good = (
+        all(type(line.get(key)) is int for key in ("seq", "cause_back", "group"))
+        and type(line.get("type")) is str
+        and type(line.get("data")) is dict
+        and (fingerprint is None) == (line.get("command_id") is None)
+        and (cause is None or type(cause) in (int, str))
+        and type(line.get("link", "")) is str
+    )
+    if not good:
+        raise refused(number, "a key of the envelope is missing or of another type")
+    line.setdefault("actor", None)
+    line.setdefault("command_id", None)
+    line.setdefault("cause", None)
+    try:
+        line["fingerprint"] = None if fingerprint is None else bytes.fromhex(fingerprint)
+    except (TypeError, ValueError):
+        raise refused(number, "fingerprint is not hexadecimal") from None
+    return line
+
+
+def refused(line: int, problem: str, *, hint: str = "") -> ImportRefused:
+    """Return the refusal of an archive, naming the line."""
+    return ImportRefused(
+        f"line {line}: {problem}",
+        [{"line": line, "problem": problem}],
+        hint=hint or "nothing was imported; export the run again",
+    )
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not JSON")
+
+
+def to_json(value: Any) -> Any:
+    """Return a stored value as JSON: bytes as ``{"$bytes": base64}``, and maps that look like that wrapped in
+    ``{"$map": ...}``."""
+    if type(value) is bytes:
+        return {"$bytes": base64.b64encode(value).decode()}
+    if type(value) is list or type(value) is tuple:
+        return [to_json(item) for item in value]
+    if isinstance(value, Mapping):
+        shown = {key: to_json(item) for key, item in value.items()}
+        return {"$map": shown} if len(shown) == 1 and next(iter(shown)) in ("$bytes", "$map") else shown
+    return value
+
+
+def from_json(value: Any) -> Any:
+    """Return the stored value of :func:`to_json`'s JSON. Raises InvalidValue."""
+    if type(value) is list:
+        return [from_json(item) for item in value]
+    if type(value) is dict:
+        if len(value) == 1:
+            ((key, inner),) = value.items()
+            if key == "$bytes":
+                try:
+                    return base64.b64decode(inner, validate=True)
+                except (TypeError, ValueError):
+                    raise InvalidValue("$bytes", "not base64") from None
+            if key == "$map" and type(inner) is dict:
+                return {name: from_json(item) for name, item in inner.items()}
+        return {key: from_json(item) for key, item in value.items()}
+    return value
+
+
+def commits_of(lines: Iterable[str], model: Model) -> list[Commit]:
+    """Return the commits of an export without a store, for tools that compare files."""
+    commits, _ = _read(model, lines)
+    return [
+        Commit(first, sum(len(group[EVENTS]) for group in groups), bytes.fromhex(link), groups)
+        for first, groups, link in commits
+    ]

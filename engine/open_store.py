@@ -1,0 +1,155 @@
+"""The store: opens a database and hands out runs and the verbs on them. It must never hold state of a run; each run
+does that for itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from engine.archive import export_lines, import_lines
+from engine.checkpoint import CheckpointPolicy
+from engine.core.decider import Model
+from engine.core.envelope import Event
+from engine.history import history
+from engine.restore import StartAt, restore
+from engine.run import Clock, wall_clock_ms
+from engine.runs import LiveRun, RunView
+from engine.store import Backend, Checkpoints, Journal, connect
+from engine.verify import Verdict, verify
+from projections.model import MODEL
+
+__all__ = ["RunSummary", "Store", "open_store"]
+
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class RunSummary:
+    """One line of ``refold runs``: the run, its position, the link there (hex), and the positions that have a
+    checkpoint, newest first."""
+
+    run: str
+    position: int
+    link: str
+    checkpoints: tuple[int, ...]
+
+
+def open_store(
+    url: str | Path = "refold.db",
+    *,
+    create: bool = True,
+    read_only: bool = False,
+    model: Model = MODEL,
+    clock: Clock = wall_clock_ms,
+    checkpoints: CheckpointPolicy | None = None,
+) -> Store:
+    """Open a store: a path, ``sqlite:///path`` or ``memory:``. With ``create`` off a missing file is NotFound.
+
+    ``clock`` gives Unix milliseconds for ``recorded_at``; ``checkpoints`` says when runs checkpoint by themselves
+    (default: every 10,000
+    events). Raises NotAStore, NotFound, SchemaError, BackendUnavailable. The store may be shared by threads; a forked
+    child opens its own.
+    """
+    return Store(connect(url, create=create, read_only=read_only), model, clock, checkpoints or CheckpointPolicy())
+
+
+class Store:
+    """An open store. Close it, or use it as a context manager."""
+
+    def __init__(
+        self,
+        backend: Backend,
+        model: Model = MODEL,
+        clock: Clock = wall_clock_ms,
+        policy: CheckpointPolicy | None = None,
+    ) -> None:
+        self._backend = backend
+        self.model = model
+        self.journal = Journal(backend)
+        self.checkpoints = Checkpoints(backend)
+        self._clock = clock
+        self._policy = policy or CheckpointPolicy()
+
+    @property
+    def url(self) -> str:
+        """Where the store is."""
+        return self._backend.url
+
+    def run(self, run_id: str, *, actor: str | None = None, start: StartAt = "best") -> LiveRun:
+        """Return the run, restored from what is there, or new and empty; nothing is written until the first command."""
+        return LiveRun(
+            self.journal,
+            self.checkpoints,
+            self.model,
+            run_id,
+            actor=actor,
+            clock=self._clock,
+            policy=self._policy,
+            start=start,
+        )
+
+    def view(
+        self, run_id: str, *, at: int | None = None, start: StartAt = "best", progress: Progress | None = None
+    ) -> RunView:
+        """Return the whole state of an existing run at position ``at`` (default: its head), read-only. Raises
+        NotFound, CorruptJournal."""
+        self.journal.existing_head(run_id)
+        return RunView(
+            run_id,
+            restore(self.journal, self.checkpoints, self.model, run_id, until=at, start=start, progress=progress),
+        )
+
+    def runs(self) -> Sequence[RunSummary]:
+        """Return all runs, in order of id. Reads heads only, so one damaged run never hides the others."""
+        return [
+            RunSummary(head.run_id, head.position, head.link.hex(), tuple(self.checkpoints.positions(head.run_id)))
+            for head in self.journal.heads()
+        ]
+
+    def history(
+        self,
+        run_id: str,
+        *,
+        task: str | None = None,
+        types: Iterable[str] | None = None,
+        actor: str | None = None,
+        command_id: str | None = None,
+        after: int = 0,
+        until: int | None = None,
+    ) -> Iterator[Event]:
+        """Yield the events of a run that match every filter; see :func:`engine.history.history`."""
+        kinds = None if types is None else frozenset(types)
+        return history(
+            self.journal,
+            self.model,
+            run_id,
+            task=task,
+            types=kinds,
+            actor=actor,
+            command_id=command_id,
+            after=after,
+            until=until,
+        )
+
+    def verify(self, run_id: str, *, progress: Progress | None = None) -> Verdict:
+        """Check a run and its checkpoints; see :func:`engine.verify.verify`."""
+        return verify(self.journal, self.checkpoints, self.model, run_id, progress=progress)
+
+    def export_lines(self, run_id: str) -> Iterator[str]:
+        """Yield a run as JSON Lines; see :mod:`engine.archive`."""
+        return export_lines(self.journal, self.model, run_id)
+
+    def import_lines(self, lines: Iterable[str], *, run_id: str | None = None) -> tuple[str, int]:
+        """Bring an exported run in; return (run id, position). See :mod:`engine.archive`."""
+        return import_lines(self.journal, self.model, lines, run_id=run_id)
+
+    def close(self) -> None:
+        """Release the database. Runs of this store raise BackendUnavailable from then on."""
+        self._backend.close()
+
+    def __enter__(self) -> Store:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

@@ -1,0 +1,418 @@
+"""A run: the shell round the pure core. Takes commands, decides, appends, folds; restores itself when it may have
+fallen behind.
+
+It must never acknowledge what is not durable, and never keep anything that the journal does not give back: everything
+here but the state is
+configuration. All of it works under one lock, so a run may be shared by threads.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, TypeAlias, TypeVar
+
+from engine.checkpoint import CheckpointPolicy, CheckpointTaken, take_checkpoint
+from engine.core.catalog import Wire
+from engine.core.decider import COMMAND_NOTED, Command, Model, ModelState, Moment, fingerprint_of
+from engine.core.envelope import Commit, Event, Group, events_of, group_of, merge, seal_commit
+from engine.core.errors import CommandMismatch, Conflict, EngineError, InvalidValue, Refused
+from engine.core.fields import TIME_MS, check_id
+from engine.core.handle import Outcome
+from engine.restore import Restored, RestoreReport, StartAt, fold, restore
+from engine.store import Checkpoints, Journal
+
+__all__ = ["Clock", "Fact", "Run", "wall_clock_ms"]
+
+Clock: TypeAlias = Callable[[], int]
+Fact: TypeAlias = tuple[str, Mapping[str, Any]]
+"""An event that another runtime has decided: (name, data)."""
+
+T = TypeVar("T")
+_log = logging.getLogger("refold")
+
+
+def wall_clock_ms() -> int:
+    """Return Unix milliseconds of this machine's clock. Order never depends on it."""
+    return time.time_ns() // 1_000_000
+
+
+class _Draft:
+    """A commit in the making: its groups, and what to go back to."""
+
+    __slots__ = ("broken", "groups", "owner", "seq")
+
+    def __init__(self, seq: int) -> None:
+        self.seq = seq
+        self.groups: list[Group] = []
+        self.broken: BaseException | None = None
+        self.owner = threading.get_ident()
+
+
+class Run:
+    """One run of a store, live. Made by ``store.run(id)``; holds the state at ``position`` and appends after it."""
+
+    def __init__(
+        self,
+        journal: Journal,
+        checkpoints: Checkpoints,
+        model: Model,
+        run_id: str,
+        *,
+        actor: str | None = None,
+        clock: Clock = wall_clock_ms,
+        policy: CheckpointPolicy | None = None,
+        start: StartAt = "best",
+    ) -> None:
+        self.id = _named("run id", run_id)
+        self.actor = None if actor is None else _named("actor", actor)
+        self._journal = journal
+        self._checkpoints = checkpoints
+        self._model = model
+        self._clock = clock
+        self._policy = policy or CheckpointPolicy()
+        self._lock = threading.RLock()
+        self._draft: _Draft | None = None
+        self._behind = False  # a write may or may not have happened: look at the journal before the next step
+        self._lost = False  # an interrupt left the state half-way: only the journal can give it back
+        self._bytes_since = 0
+        self._at: Restored = restore(journal, checkpoints, model, self.id, start=start)
+        self.restored: RestoreReport = self._at.report
+        """How the run was restored when it was opened."""
+        self.checkpoint_error: EngineError | None = None
+        """Why the last checkpoint by policy could not be written, or None. The commands it followed are durable all
+        the same."""
+
+    # -- reading ------------------------------------------------------------------------------------------------------
+
+    @property
+    def position(self) -> int:
+        """The seq of the last event this handle knows, 0 for none."""
+        return self._at.state.seq
+
+    @property
+    def model(self) -> Model:
+        """The projections this run is folded into."""
+        return self._model
+
+    def ask(self, question: Callable[[ModelState], T]) -> T:
+        """Return ``question(state)`` under the run's lock. The answer must share nothing mutable with the state."""
+        with self._lock:
+            self._ready()
+            return question(self._at.state)
+
+    def ask_projection(self, name: str) -> Callable[[Callable[[Any], Any]], Any]:
+        """Return the ``ask`` of one projection, as its Queries class takes it."""
+        return lambda question: self.ask(lambda state: question(state.parts[name]))
+
+    def digest(self) -> str:
+        """Return the state digest: SHA-256 over the deterministic encoding of everything the run is, 64 hex digits."""
+        return self.ask(ModelState.digest)
+
+    def state_bytes(self) -> bytes:
+        """Return the deterministic encoding itself, for comparisons that want to see the difference."""
+        return self.ask(ModelState.bytes)
+
+    def link(self) -> str:
+        """Return the hash chain's link at ``position``, 64 hex digits."""
+        with self._lock:
+            self._ready()
+            return self._at.link.hex()
+
+    # -- commands -----------------------------------------------------------------------------------------------------
+
+    def submit(
+        self,
+        command: Command,
+        *,
+        command_id: str | None = None,
+        actor: str | None = None,
+        at_ms: int | None = None,
+        cause: int | str | None = None,
+    ) -> Outcome:
+        """Decide a command, make its events durable, fold them; return what it gave.
+
+        Under a ``command_id`` that was used before: the first outcome when the content is the same, else
+        CommandMismatch. Raises Refused and its
+        kinds, Conflict (another writer was first; ``refresh`` and decide again), LimitExceeded, BackendUnavailable.
+        After any error state and
+        journal are as before; only when BackendUnavailable came from the write itself may the commit be there, and the
+        run then looks before
+        its next step.
+        """
+        return self._append(
+            lambda state, moment: self._model.decide(state, command, moment),
+            lambda: fingerprint_of(command),
+            command_id,
+            actor,
+            at_ms,
+            cause,
+        )
+
+    def ingest(
+        self,
+        facts: Iterable[Fact],
+        *,
+        command_id: str | None = None,
+        actor: str | None = None,
+        at_ms: int | None = None,
+        cause: int | str | None = None,
+    ) -> Outcome:
+        """Record facts that another runtime has decided, as one commit, through the same legality tables. All or none.
+
+        ``facts`` are (event name, data). Raises as :meth:`submit`; InvalidValue and SchemaError name the field or the
+        event.
+        """
+        check = self._model.catalog.check
+        wires = [check(name, data) for name, data in facts]
+        originals = [list(wire) for wire in wires] if command_id is not None else []
+        admit = self._model.admit
+
+        def decide(state: ModelState, moment: Moment) -> list[Wire]:
+            events: list[Wire] = []
+            for wire in wires:
+                events += admit(
+                    state, wire, Moment(moment.run_id, moment.seq + len(events), moment.at_ms, moment.actor)
+                )
+            return events
+
+        return self._append(decide, lambda: fingerprint_of(_Ingest(originals)), command_id, actor, at_ms, cause)
+
+    def _append(
+        self,
+        decide: Callable[[ModelState, Moment], list[Wire]],
+        fingerprint: Callable[[], bytes],
+        command_id: str | None,
+        actor: str | None,
+        at_ms: int | None,
+        cause: int | str | None,
+    ) -> Outcome:
+        actor = self.actor if actor is None else _named("actor", actor)
+        if command_id is not None:
+            _named("command_id", command_id)
+        if cause is not None and type(cause) is not int:
+            _named("cause", cause)
+        at = self._now(at_ms)
+        print_ = fingerprint() if command_id is not None else None
+        with self._lock:
+            self._ready()
+            state = self._at.state
+            if command_id is not None and (row := state.ledger.rows.get(command_id)) is not None:
+                return self._repeated(command_id, print_, row)
+            if self._draft is not None:
+                return self._decide_into(self._draft, decide, command_id, print_, actor, at, cause)
+            with self._commit() as draft:
+                return self._decide_into(draft, decide, command_id, print_, actor, at, cause)
+
+    def _decide_into(
+        self,
+        draft: _Draft,
+        decide: Callable[[ModelState, Moment], list[Wire]],
+        command_id: str | None,
+        fingerprint: bytes | None,
+        actor: str | None,
+        at_ms: int,
+        cause: int | str | None,
+    ) -> Outcome:
+        """Decide one command into a commit in the making."""
+        if draft.broken is not None:
+            raise Refused(
+                "this batch has already failed",
+                hint="leave the batch block; nothing of it is written",
+                reason=str(draft.broken),
+            )
+        state = self._at.state
+        before = state.seq
+        try:
+            wires = decide(state, Moment(self.id, before + 1, at_ms, actor))
+            if not wires and command_id is not None:
+                wires = [COMMAND_NOTED.wire()]
+                state.apply_wire(wires[0])
+        except BaseException as error:
+            if (
+                state.seq != before
+            ):  # it failed after some of its events were folded: only the whole commit can be taken back
+                draft.broken = error
+            raise
+        if not wires:
+            return Outcome(before, 0, tuple)
+        if command_id is not None:
+            assert fingerprint is not None
+            state.note(command_id, fingerprint, before + 1, len(wires))
+        group = group_of(at_ms, actor, command_id, fingerprint, cause, wires)
+        merge(draft.groups, group)
+        catalog = self._model.catalog
+        count = len(wires)
+        shown = [*group[:-1], list(wires)]
+        return Outcome(state.seq, count, lambda: list(events_of(Commit(before + 1, count, b"", [shown]), catalog)))
+
+    @contextmanager
+    def batch(self) -> Iterator[None]:
+        """Gather the commands of a block into one commit: all durable when the block ends, or none when it ends with
+        an error.
+
+        Commands see the effects of those before them. The run is locked for other threads meanwhile. Batches do not
+        nest.
+        """
+        with self._lock:
+            self._ready()
+            if self._draft is not None:
+                raise Refused("a batch is already open on this run", hint="end it first; batches do not nest")
+            with self._commit():
+                yield
+
+    @contextmanager
+    def _commit(self) -> Iterator[_Draft]:
+        """Open a commit in the making; write it when the block ends well, put everything back otherwise."""
+        state = self._at.state
+        wrote = False
+        self._lost = True  # until this ends in a way that is known
+        try:
+            draft = self._draft = _Draft(state.begin())
+            try:
+                yield draft
+                if draft.broken is not None:
+                    raise Refused(
+                        "a command of this batch failed half-way",
+                        hint="nothing of the batch is written; give it again without it",
+                    )
+                if draft.groups:
+                    stored, link = seal_commit(self._at.link, draft.groups)
+                    wrote = True
+                    self._journal.append(self.id, draft.seq + 1, state.seq - draft.seq, stored, link)
+                    self._at.link = link
+                    self._bytes_since += len(stored)
+            except BaseException as error:
+                # A Conflict is certain: nothing was written. After anything else once the write began, only the
+                # journal knows.
+                self._behind = wrote and not isinstance(error, Conflict)
+                state.put_back(draft.seq)
+                self._lost = False
+                raise
+            state.keep()
+            self._lost = False
+        finally:
+            self._draft = None
+        self._checkpoint_if_due()
+
+    def _repeated(self, command_id: str, fingerprint: bytes | None, row: Any) -> Outcome:
+        """Return the first outcome of a command id. Raises CommandMismatch."""
+        if fingerprint != row.fingerprint:
+            raise CommandMismatch(
+                f"command id {command_id!r} was used at position {row.first} for another command",
+                hint="use a new id for a new command; the first one stands",
+                command_id=command_id,
+                position=row.first,
+            )
+        first, last = row.first, row.first + row.count - 1
+        pending = [] if self._draft is None else list(self._draft.groups)
+        if self._draft is not None and first > self._draft.seq:
+            draft_first = self._draft.seq + 1
+            whole = Commit(draft_first, last - draft_first + 1, b"", pending)
+            events = tuple(events_of(whole, self._model.catalog, first - 1, last))
+            return Outcome(last, row.count, lambda: events, repeated=True)
+        return Outcome(last, row.count, lambda: self._events_between(first, last), repeated=True)
+
+    def _events_between(self, first: int, last: int) -> Sequence[Event]:
+        events: list[Event] = []
+        for commit in self._journal.containing(self.id, range(first, last + 1)):
+            events.extend(events_of(commit, self._model.catalog, first - 1, last))
+        return events
+
+    def _now(self, at_ms: int | None) -> int:
+        value = self._clock() if at_ms is None else at_ms
+        try:
+            checked: int = TIME_MS.check(value)
+        except InvalidValue as error:
+            raise error.at("at_ms" if at_ms is not None else "clock") from None
+        return checked
+
+    # -- keeping up ---------------------------------------------------------------------------------------------------
+
+    def refresh(self) -> int:
+        """Fold what other writers have appended since; return the new position. Raises CorruptJournal,
+        BackendUnavailable."""
+        with self._lock:
+            if self._draft is not None:
+                raise Refused("a batch is open on this run", hint="end it first, then refresh")
+            self._catch_up()
+            return self._at.state.seq
+
+    def _ready(self) -> None:
+        """Make sure that the state is what the journal gives, before anything is read or decided. Inside a batch it is
+        the batch's."""
+        if self._draft is None and (self._lost or self._behind):
+            self._catch_up()
+
+    def _catch_up(self) -> None:
+        """Fold what is new; start over from the journal when the state cannot be trusted, or when folding fails
+        half-way."""
+        lost, self._lost = self._lost, True
+        if lost:
+            self._at = restore(self._journal, self._checkpoints, self._model, self.id)
+        else:
+            fold(self._journal, self.id, self._at)
+        self._lost = self._behind = False
+
+    # -- checkpoints --------------------------------------------------------------------------------------------------
+
+    def checkpoint(self, *, full: bool = False) -> CheckpointTaken | None:
+        """Write a checkpoint now; None when nothing happened since the last one. Raises BackendUnavailable; the run
+        goes on all the same."""
+        with self._lock:
+            if self._draft is not None:
+                raise Refused("a batch is open on this run", hint="end it first, then checkpoint")
+            self._ready()
+            taken = take_checkpoint(self._checkpoints, self.id, self._at, full=full)
+            self._bytes_since = 0
+            return taken
+
+    def _checkpoint_if_due(self) -> None:
+        since = self.position - (self._at.base[0] if self._at.base is not None else 0)
+        if not self._policy.due(since, self._bytes_since):
+            return
+        try:
+            self.checkpoint()
+            self.checkpoint_error = None
+        except EngineError as error:
+            self.checkpoint_error = error
+            _log.warning("run %s: checkpoint at %s not written: %s", self.id, self.position, error)
+
+    def close(self) -> None:
+        """Checkpoint if the policy says so on close. The store stays open; closing twice does nothing."""
+        if self._policy.on_close:
+            with self._lock:
+                try:
+                    self.checkpoint()
+                except EngineError as error:
+                    self.checkpoint_error = error
+
+    def __enter__(self) -> Run:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class _Ingest:
+    """Facts as a command, for the ledger: the same facts under the same id are the same command."""
+
+    projection = "run"
+    name = "ingest"
+
+    def __init__(self, wires: Sequence[Wire]) -> None:
+        self._wires = wires
+
+    def content(self) -> Any:
+        return self._wires
+
+
+def _named(what: str, value: Any) -> str:
+    """Return a checked id. Raises InvalidValue naming the argument."""
+    try:
+        return check_id(value)
+    except InvalidValue as error:
+        raise error.at(what) from None

@@ -1,0 +1,43 @@
+"""Runs with their projections: ``run.tasks`` and its siblings on a live run, and the same queries on a view of the
+past."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property
+
+from engine.core.envelope import Event
+from engine.history import history
+from engine.restore import restore
+from engine.run import Run
+from engine.view import StateView
+from projections.tasks import TaskCommands, TaskQueries
+
+__all__ = ["LiveRun", "RunView"]
+
+
+class RunView(StateView):
+    """The whole state of a run as of a position, read-only: queries of every projection, ``digest`` and ``report``."""
+
+    @cached_property
+    def tasks(self) -> TaskQueries:
+        """The task table as of this position."""
+        return TaskQueries(self.ask_projection("tasks"))
+
+
+class LiveRun(Run):
+    """A live run: commands and queries of every projection, batches, checkpoints, time travel."""
+
+    @cached_property
+    def tasks(self) -> TaskCommands:
+        """The task table."""
+        return TaskCommands(self.ask_projection("tasks"), self.submit)
+
+    def at(self, position: int) -> RunView:
+        """Return the whole state as of ``position`` (0: before the first event), read-only. Raises NotFound,
+        CorruptJournal."""
+        return RunView(self.id, restore(self._journal, self._checkpoints, self._model, self.id, until=position))
+
+    def history(self, *, task: str | None = None, after: int = 0, until: int | None = None) -> Iterator[Event]:
+        """Yield the events of this run, optionally those that name a task; see :func:`engine.history.history`."""
+        return history(self._journal, self._model, self.id, task=task, after=after, until=until)

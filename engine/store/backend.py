@@ -1,0 +1,88 @@
+"""The port between refold and a database: recorders for commits and checkpoints, and the heads. A new database is a
+new file beside this one.
+
+Needed for correctness: ``insert_events`` is atomic, durable when it returns, and refuses a taken (run, version) with
+IntegrityError;
+``select_events`` returns what was inserted, in order of version. Everything else (heads, deletes of checkpoints) is
+bookkeeping.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from eventsourcing.persistence import AggregateRecorder, ApplicationRecorder
+
+__all__ = ["Backend", "CheckpointRecorder", "CommitRecorder", "Head"]
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """The end of a run as of its last commit: position and link. Written in the commit's own transaction."""
+
+    run_id: str
+    position: int
+    link: bytes
+
+
+class CommitRecorder(Protocol):
+    """An ``ApplicationRecorder`` of text ids that also keeps the heads, in the same transaction as the commit."""
+
+    def record(self, run_id: str, first: int, topic: str, state: bytes, head: Head) -> None:
+        """Insert one commit and move the head. Raises eventsourcing's IntegrityError when ``first`` is taken."""
+        ...
+
+    def rows(
+        self,
+        run_id: str,
+        *,
+        gt: int | None = None,
+        lte: int | None = None,
+        desc: bool = False,
+        limit: int | None = None,
+    ) -> Sequence[tuple[int, str, bytes]]:
+        """Return (first seq, topic, state) of commits with ``gt < first <= lte``, in order of first seq."""
+        ...
+
+    def head(self, run_id: str) -> Head | None: ...
+
+    def heads(self) -> Sequence[Head]: ...
+
+
+class CheckpointRecorder(Protocol):
+    """An ``AggregateRecorder`` of text ids that can also list positions and delete."""
+
+    def put(self, run_id: str, position: int, topic: str, state: bytes) -> None:
+        """Insert a checkpoint, replacing one at the same position."""
+        ...
+
+    def read(self, run_id: str, position: int) -> tuple[str, bytes] | None: ...
+
+    def positions(self, run_id: str, *, lte: int | None = None) -> Sequence[int]:
+        """Return positions in descending order."""
+        ...
+
+    def delete(self, run_id: str, *, gte: int = 0) -> int:
+        """Delete checkpoints at positions >= gte; return how many there were."""
+        ...
+
+
+class Backend(Protocol):
+    """An open database."""
+
+    @property
+    def url(self) -> str: ...
+
+    @property
+    def commits(self) -> CommitRecorder: ...
+
+    @property
+    def checkpoints(self) -> CheckpointRecorder: ...
+
+    def close(self) -> None: ...
+
+
+# The classes of eventsourcing that a backend builds on; named here so that the other files need not import them.
+RECORDERS = (ApplicationRecorder, AggregateRecorder)

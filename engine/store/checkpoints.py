@@ -1,0 +1,143 @@
+"""Checkpoints: what changed since the last one, chained by digest. Disposable: nothing here may ever change an answer,
+only its cost.
+
+A checkpoint is ``SHA-256(body) || body`` with the body a CBOR array::
+
+    [format, fingerprint, run id, position, link, base position | null, base digest | null, [[table, [[key, record |
+    null], ...]], ...]]
+
+With a base it holds the records touched since that base (null: removed); without one it holds all records. A record
+whose content stands in
+the journal is stored as ``[seq, index]``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Any, Final
+
+from engine.core.codec import NotCanonical, decode, encode
+from engine.core.decider import ModelState
+from engine.store.backend import Backend
+from engine.store.errors import translated
+
+__all__ = ["CHECKPOINT_TOPIC", "Checkpoint", "Checkpoints", "Rejected", "capture"]
+
+CHECKPOINT_TOPIC: Final = "refold.checkpoint/1"
+_FORMAT: Final = 1
+_DIGEST_BYTES: Final = 32
+
+
+class Rejected(Exception):
+    """A checkpoint that is not used, and why. Never an error of the restore: an older one or the journal serves
+    instead."""
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """A checkpoint as read back. ``digest`` identifies it; ``base`` is (position, digest) of the one it continues, or
+    None for a full one."""
+
+    run_id: str
+    position: int
+    link: bytes
+    fingerprint: bytes
+    base: tuple[int, bytes] | None
+    tables: Sequence[tuple[str, Sequence[tuple[Any, Any]]]]
+    digest: bytes
+    size_bytes: int
+
+
+def capture(state: ModelState, run_id: str, link: bytes, base: tuple[int, bytes] | None) -> bytes:
+    """Return the stored bytes of a checkpoint of ``state``: full without ``base``, else what changed since it. Changes
+    nothing."""
+    tables = []
+    for name, table in state.tables.items():
+        keys = list(table.rows) if base is None else list(table.changed)
+        if keys:
+            refer = table.refer
+            entries: list[Any] = []
+            for key in keys:
+                row = table.rows.get(key)
+                entries.append([key, None if row is None else (refer(row) if refer is not None else row.dump())])
+            tables.append([name, entries])
+    body = encode(
+        [
+            _FORMAT,
+            state.model.fingerprint,
+            run_id,
+            state.seq,
+            link,
+            None if base is None else base[0],
+            None if base is None else base[1],
+            tables,
+        ]
+    )
+    return sha256(body).digest() + body
+
+
+class Checkpoints:
+    """The stored checkpoints of every run of a store."""
+
+    def __init__(self, backend: Backend) -> None:
+        self._recorder = backend.checkpoints
+        self._where = backend.url
+
+    def put(self, run_id: str, position: int, stored: bytes) -> bytes:
+        """Store a checkpoint, replacing one at the same position; return its digest."""
+        with translated(self._where):
+            self._recorder.put(run_id, position, CHECKPOINT_TOPIC, stored)
+        return stored[:_DIGEST_BYTES]
+
+    def positions(self, run_id: str, *, until: int | None = None) -> Sequence[int]:
+        """Return the positions that have one, newest first."""
+        with translated(self._where):
+            return self._recorder.positions(run_id, lte=until)
+
+    def read(self, run_id: str, position: int, fingerprint: bytes) -> Checkpoint:
+        """Return the checkpoint at ``position``. Raises Rejected with the reason when it cannot be used."""
+        with translated(self._where):
+            found = self._recorder.read(run_id, position)
+        if found is None:
+            raise Rejected(f"there is none at {position}")
+        topic, stored = found
+        if topic != CHECKPOINT_TOPIC:
+            raise Rejected(f"unknown format {topic!r:.40}")
+        if type(stored) is not bytes:
+            raise Rejected(f"expected bytes, found {type(stored).__name__}")
+        body = stored[_DIGEST_BYTES:]
+        digest = sha256(body).digest()
+        if digest != stored[:_DIGEST_BYTES]:
+            raise Rejected("its bytes do not match its digest")
+        try:
+            form, fingerprint_found, run, at, link, base_position, base_digest, tables = decode(body)
+        except (NotCanonical, TypeError, ValueError) as error:
+            raise Rejected(f"its bytes cannot be read: {error}") from error
+        if form != _FORMAT:
+            raise Rejected(f"unknown format {form!r:.40}")
+        if (run, at) != (run_id, position):
+            raise Rejected(f"it belongs to {run!r:.40} at {at!r:.20}")
+        if fingerprint_found != fingerprint:
+            raise Rejected("written under another schema of the projections")
+        base = None if base_position is None else (base_position, base_digest)
+        return Checkpoint(run_id, position, link, fingerprint_found, base, tables, digest, len(stored))
+
+    def chain(self, run_id: str, position: int, fingerprint: bytes) -> list[Checkpoint]:
+        """Return the full checkpoint and the ones after it that lead to ``position``, oldest first. Raises Rejected."""
+        chain = [self.read(run_id, position, fingerprint)]
+        while (base := chain[-1].base) is not None:
+            try:
+                below = self.read(run_id, base[0], fingerprint)
+            except Rejected as error:
+                raise Rejected(f"its base at {base[0]}: {error}") from error
+            if below.digest != base[1] or below.position >= chain[-1].position:
+                raise Rejected(f"its base at {base[0]} is another checkpoint")
+            chain.append(below)
+        return chain[::-1]
+
+    def delete(self, run_id: str, *, gte: int = 0) -> int:
+        """Delete the checkpoints at positions >= gte; return how many there were. Costs time only."""
+        with translated(self._where):
+            return self._recorder.delete(run_id, gte=gte)

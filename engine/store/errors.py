@@ -1,0 +1,80 @@
+"""Turns the errors of databases into those of refold, in one place. No sqlite3 or eventsourcing error may pass it
+untranslated."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from eventsourcing.persistence import PersistenceError
+
+from engine.core.errors import BackendUnavailable, EngineError, NotAStore
+
+__all__ = ["translated", "translation_of"]
+
+_HINTS: tuple[tuple[int, type[EngineError], str, str], ...] = (
+    (
+        sqlite3.SQLITE_BUSY,
+        BackendUnavailable,
+        "is locked by another process",
+        "try again; a writer held the lock too long",
+    ),
+    (sqlite3.SQLITE_LOCKED, BackendUnavailable, "is locked by this process", "try again"),
+    (sqlite3.SQLITE_FULL, BackendUnavailable, "cannot grow: the disk is full", "free some space and try again"),
+    (
+        sqlite3.SQLITE_READONLY,
+        BackendUnavailable,
+        "is read-only",
+        "make the file and its folder writable, or only read",
+    ),
+    (sqlite3.SQLITE_CANTOPEN, BackendUnavailable, "cannot be opened", "check that the folder exists and is accessible"),
+    (
+        sqlite3.SQLITE_PERM,
+        BackendUnavailable,
+        "may not be accessed",
+        "check the permissions of the file and its folder",
+    ),
+    (sqlite3.SQLITE_IOERR, BackendUnavailable, "had an input/output error", "check the disk, then try again"),
+    (sqlite3.SQLITE_NOMEM, BackendUnavailable, "ran out of memory", "free some memory and try again"),
+    (sqlite3.SQLITE_INTERRUPT, BackendUnavailable, "was interrupted", "try again"),
+    (
+        sqlite3.SQLITE_CORRUPT,
+        NotAStore,
+        "is damaged",
+        "restore the file from a copy; the pages that hold it together are broken",
+    ),
+    (
+        sqlite3.SQLITE_NOTADB,
+        NotAStore,
+        "is not a SQLite database",
+        "name a refold store, or a path that does not exist yet",
+    ),
+)
+
+
+def translation_of(error: Exception, where: str) -> EngineError:
+    """Return the refold error for a database error at ``where`` (the store's url)."""
+    cause: BaseException | None = error
+    while cause is not None and not isinstance(cause, sqlite3.Error):
+        cause = cause.__cause__ or (cause.args[0] if cause.args and isinstance(cause.args[0], Exception) else None)
+    number = getattr(cause, "sqlite_errorcode", None)
+    if number is not None:
+        for primary, kind, what, hint in _HINTS:
+            if number & 0xFF == primary:
+                return kind(f"store {where} {what}", hint=hint, reason=str(cause))
+    text = str(cause or error)
+    if "Closed" in type(error).__name__ or (isinstance(cause, sqlite3.ProgrammingError) and "closed" in text):
+        return BackendUnavailable(f"store {where} is closed", hint="open it again with open_store()", reason=text)
+    return BackendUnavailable(
+        f"store {where} failed: {text}", hint="try again; if it stays, check the file and the disk"
+    )
+
+
+@contextmanager
+def translated(where: str) -> Iterator[None]:
+    """Run a block that touches the database; whatever the database raises leaves it as a refold error."""
+    try:
+        yield
+    except (sqlite3.Error, PersistenceError) as error:
+        raise translation_of(error, where) from error

@@ -1,0 +1,127 @@
+"""The in-memory backend, for tests and experiments: eventsourcing's plain-object recorders with the same conflict rule
+as on disk.
+
+It must never be chosen silently in place of a file; nothing in it survives the process.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right, insort
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Any
+from uuid import UUID
+
+from eventsourcing.persistence import StoredEvent
+from eventsourcing.popo import POPOAggregateRecorder, POPOApplicationRecorder
+
+from engine.store.backend import Head
+
+__all__ = ["MemoryBackend"]
+
+
+class _Indexed:
+    """Finds versions by bisection: the parent's ``select_events`` walks all of them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._versions: dict[str, list[int]] = defaultdict(list)
+
+    def _span(self, run_id: str, gt: int | None, lte: int | None, desc: bool, limit: int | None) -> list[int]:
+        versions = self._versions.get(run_id, [])
+        low = 0 if gt is None else bisect_right(versions, gt)
+        high = len(versions) if lte is None else bisect_right(versions, lte)
+        span = (
+            versions[low:high]
+            if limit is None
+            else (versions[max(low, high - limit) : high] if desc else versions[low : min(high, low + limit)])
+        )
+        return span[::-1] if desc else span
+
+
+class _MemoryCommits(_Indexed, POPOApplicationRecorder):
+    def __init__(self) -> None:
+        super().__init__()
+        self._heads: dict[str, Head] = {}
+
+    def record(self, run_id: str, first: int, topic: str, state: bytes, head: Head) -> None:
+        with self._database_lock:
+            self.insert_events([StoredEvent(run_id, first, topic, state)])
+            insort(self._versions[run_id], first)
+            self._heads[run_id] = head
+
+    def select_events(
+        self,
+        originator_id: UUID | str,
+        *,
+        gt: int | None = None,
+        lte: int | None = None,
+        desc: bool = False,
+        limit: int | None = None,
+    ) -> Sequence[StoredEvent]:
+        run_id = str(originator_id)
+        with self._database_lock:
+            index = self._stored_events_index[run_id]
+            return [self._stored_events[index[version]] for version in self._span(run_id, gt, lte, desc, limit)]
+
+    def rows(
+        self,
+        run_id: str,
+        *,
+        gt: int | None = None,
+        lte: int | None = None,
+        desc: bool = False,
+        limit: int | None = None,
+    ) -> Sequence[tuple[int, str, bytes]]:
+        stored = self.select_events(run_id, gt=gt, lte=lte, desc=desc, limit=limit)
+        return [(event.originator_version, event.topic, event.state) for event in stored]
+
+    def head(self, run_id: str) -> Head | None:
+        return self._heads.get(run_id)
+
+    def heads(self) -> Sequence[Head]:
+        with self._database_lock:
+            return [self._heads[run_id] for run_id in sorted(self._heads)]
+
+
+class _MemoryCheckpoints(_Indexed, POPOAggregateRecorder):
+    def put(self, run_id: str, position: int, topic: str, state: bytes) -> None:
+        with self._database_lock:
+            if position in self._versions[run_id]:
+                self._forget(run_id, position)
+            self.insert_events([StoredEvent(run_id, position, topic, state)])
+            insort(self._versions[run_id], position)
+
+    def _forget(self, run_id: str, position: int) -> None:
+        slot = self._stored_events_index[run_id].pop(position)
+        self._stored_events[slot] = StoredEvent(run_id, position, "", b"")  # keeps the other slots where they are
+        self._versions[run_id].remove(position)
+
+    def read(self, run_id: str, position: int) -> tuple[str, bytes] | None:
+        with self._database_lock:
+            slot = self._stored_events_index[run_id].get(position)
+            return None if slot is None else (self._stored_events[slot].topic, self._stored_events[slot].state)
+
+    def positions(self, run_id: str, *, lte: int | None = None) -> Sequence[int]:
+        with self._database_lock:
+            return self._span(run_id, None, lte, True, None)
+
+    def delete(self, run_id: str, *, gte: int = 0) -> int:
+        with self._database_lock:
+            doomed = [position for position in self._versions[run_id] if position >= gte]
+            for position in doomed:
+                self._forget(run_id, position)
+            return len(doomed)
+
+
+class MemoryBackend:
+    """A store that lives as long as the object. ``url`` is ``memory:``."""
+
+    url = "memory:"
+
+    def __init__(self, **_: Any) -> None:
+        self.commits = _MemoryCommits()
+        self.checkpoints = _MemoryCheckpoints()
+
+    def close(self) -> None:
+        """Nothing to release; the store stays readable, as its journal exists nowhere else."""

@@ -1,0 +1,389 @@
+"""The SQLite backend: eventsourcing's SQLite recorders with what they lack supplied. It must never acknowledge what is
+not on disk.
+
+Supplied here: ``synchronous=FULL`` stated on every connection, ``BEGIN IMMEDIATE`` for every write, a busy timeout,
+one held writer connection,
+row numbers that are never used again (AUTOINCREMENT), heads in the commit's own transaction, and the marks that tell a
+refold store from any
+other file.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import quote
+from uuid import UUID
+
+from eventsourcing.persistence import IntegrityError, StoredEvent
+from eventsourcing.sqlite import (
+    SQLiteAggregateRecorder,
+    SQLiteApplicationRecorder,
+    SQLiteConnection,
+    SQLiteConnectionPool,
+    SQLiteCursor,
+    SQLiteDatastore,
+)
+
+from engine.core.errors import BackendUnavailable, NotAStore, NotFound, SchemaError
+from engine.store.backend import Head
+from engine.store.errors import translated
+
+__all__ = ["BUSY_TIMEOUT_S", "SqliteBackend"]
+
+APPLICATION_ID: Final = 0x7266_6C64  # "rfld" in the SQLite header: file(1) and we ourselves know the store by it
+STORE_FORMAT: Final = 1
+BUSY_TIMEOUT_S: Final = 30.0
+_MAGIC: Final = b"SQLite format 3\0"
+
+
+class _Pool(SQLiteConnectionPool):
+    """Connections with our settings; the parent opens with SQLite's defaults."""
+
+    def __init__(self, path: Path, *, read_only: bool) -> None:
+        self._path = path
+        self._read_only = read_only
+        super().__init__(db_name=str(path), pool_size=8, max_overflow=64, pool_timeout=BUSY_TIMEOUT_S)
+
+    def _create_connection(self) -> SQLiteConnection:
+        mode = "ro" if self._read_only else "rw"
+        connection = sqlite3.connect(
+            f"file:{quote(str(self._path))}?mode={mode}",
+            uri=True,
+            check_same_thread=False,
+            isolation_level=None,  # transactions are begun explicitly
+            timeout=BUSY_TIMEOUT_S,
+        )
+        try:
+            connection.execute("PRAGMA synchronous=FULL")
+            connection.execute("PRAGMA trusted_schema=OFF")
+            if not self._read_only:
+                connection.execute("PRAGMA wal_autocheckpoint=1000")
+        except sqlite3.Error:
+            connection.close()
+            raise
+        return SQLiteConnection(sqlite_conn=connection, max_age=self.max_age)
+
+
+class _Datastore(SQLiteDatastore):
+    """Pool plus one writer connection that is kept: taking it out for every commit costs a tenth of the commit."""
+
+    def __init__(self, path: Path, *, read_only: bool) -> None:
+        self.pool = _Pool(path, read_only=read_only)
+        self.single_row_tracking = True
+        self.originator_id_type = "text"
+        self._write_lock = threading.Lock()
+        self._writer: SQLiteConnection | None = None
+        self._pid = os.getpid()
+
+    @contextmanager
+    def transaction(self, *, commit: bool) -> Iterator[SQLiteCursor]:
+        if os.getpid() != self._pid:
+            raise BackendUnavailable(
+                "the store was opened before this process was forked",
+                hint="open it again in the child; SQLite connections must not cross a fork",
+            )
+        if not commit:
+            connection = self.pool.get_connection(is_writer=False)
+            try:
+                reading = connection.cursor()
+                try:
+                    yield reading
+                finally:
+                    reading.sqlite_cursor.close()
+            finally:
+                self.pool.put_connection(connection)
+            return
+        with self._write_lock:
+            if self._writer is None:
+                self._writer = self.pool.get_connection(is_writer=True)
+            cursor = self._writer.cursor()
+            cursor.execute("BEGIN IMMEDIATE")
+            try:
+                yield cursor
+                cursor.execute("COMMIT")
+            except BaseException:
+                self._abandon()
+                raise
+            finally:
+                cursor.sqlite_cursor.close()
+
+    def _abandon(self) -> None:
+        """Roll back, and drop the writer: after a failed COMMIT or an interrupt its state is not worth guessing."""
+        writer, self._writer = self._writer, None
+        assert writer is not None
+        try:
+            writer.rollback()
+        except sqlite3.Error:
+            writer.close()
+        finally:
+            self.pool.put_connection(writer)
+
+    def close(self) -> None:
+        if not hasattr(self, "_writer"):  # __init__ failed; the parent calls close() from __del__
+            return
+        with self._write_lock:
+            writer, self._writer = self._writer, None
+            if writer is not None and not self.pool.closed:
+                self.pool.put_connection(writer)
+        self.pool.close()
+
+
+class _Commits(SQLiteApplicationRecorder):
+    """One row per commit, and the head of each run in the same transaction."""
+
+    def __init__(self, datastore: _Datastore) -> None:
+        super().__init__(datastore)
+        self.insert_events_statement = (
+            f"INSERT INTO {self.events_table_name} (originator_id, originator_version, topic, state) VALUES (?,?,?,?)"
+        )
+        self._select = f"SELECT originator_version, topic, state FROM {self.events_table_name} WHERE originator_id=? "
+
+    def construct_create_table_statements(self) -> list[str]:
+        return [
+            f"CREATE TABLE IF NOT EXISTS {self.events_table_name} ("
+            "rowid INTEGER PRIMARY KEY AUTOINCREMENT, "
+            "originator_id TEXT NOT NULL, originator_version INTEGER NOT NULL, "
+            "topic TEXT NOT NULL, state BLOB NOT NULL, "
+            "UNIQUE (originator_id, originator_version))",
+            "CREATE TABLE IF NOT EXISTS run_heads ("
+            "run_id TEXT PRIMARY KEY, position INTEGER NOT NULL, link BLOB NOT NULL) WITHOUT ROWID",
+        ]
+
+    def _insert_events(
+        self, c: SQLiteCursor, stored_events: Sequence[StoredEvent], **kwargs: Any
+    ) -> Sequence[int] | None:
+        rows = super()._insert_events(c, stored_events, **kwargs)
+        head: Head | None = kwargs.get("head")
+        if head is not None:
+            c.execute(
+                "INSERT INTO run_heads VALUES (?,?,?) "
+                "ON CONFLICT (run_id) DO UPDATE SET position=excluded.position, link=excluded.link",
+                (head.run_id, head.position, head.link),
+            )
+        return rows
+
+    def record(self, run_id: str, first: int, topic: str, state: bytes, head: Head) -> None:
+        try:
+            self.insert_events([StoredEvent(run_id, first, topic, state)], head=head)
+        except sqlite3.IntegrityError as error:
+            raise IntegrityError(error) from error
+
+    def rows(
+        self,
+        run_id: str,
+        *,
+        gt: int | None = None,
+        lte: int | None = None,
+        desc: bool = False,
+        limit: int | None = None,
+    ) -> Sequence[tuple[int, str, bytes]]:
+        statement = self._select
+        params: list[Any] = [run_id]
+        if gt is not None:
+            statement += "AND originator_version>? "
+            params.append(gt)
+        if lte is not None:
+            statement += "AND originator_version<=? "
+            params.append(lte)
+        statement += f"ORDER BY originator_version {'DESC' if desc else 'ASC'}"
+        if limit is not None:
+            statement += " LIMIT ?"
+            params.append(limit)
+        with self.datastore.transaction(commit=False) as c:
+            c.execute(statement, params)
+            rows: list[tuple[int, str, bytes]] = c.fetchall()
+            return rows
+
+    def select_events(
+        self,
+        originator_id: UUID | str,
+        *,
+        gt: int | None = None,
+        lte: int | None = None,
+        desc: bool = False,
+        limit: int | None = None,
+    ) -> Sequence[StoredEvent]:
+        rows = self.rows(str(originator_id), gt=gt, lte=lte, desc=desc, limit=limit)
+        return [StoredEvent(str(originator_id), version, topic, state) for version, topic, state in rows]
+
+    def head(self, run_id: str) -> Head | None:
+        with self.datastore.transaction(commit=False) as c:
+            c.execute("SELECT run_id, position, link FROM run_heads WHERE run_id=?", (run_id,))
+            row = c.fetchone()
+            return None if row is None else Head(*row)
+
+    def heads(self) -> Sequence[Head]:
+        with self.datastore.transaction(commit=False) as c:
+            c.execute("SELECT run_id, position, link FROM run_heads ORDER BY run_id")
+            return [Head(*row) for row in c.fetchall()]
+
+
+class _Checkpoints(SQLiteAggregateRecorder):
+    """Checkpoints beside the journal; losing this table loses time only."""
+
+    def __init__(self, datastore: _Datastore) -> None:
+        super().__init__(datastore, events_table_name="stored_checkpoints")
+
+    def construct_create_table_statements(self) -> list[str]:
+        return [
+            f"CREATE TABLE IF NOT EXISTS {self.events_table_name} ("
+            "originator_id TEXT NOT NULL, originator_version INTEGER NOT NULL, "
+            "topic TEXT NOT NULL, state BLOB NOT NULL, "
+            "PRIMARY KEY (originator_id, originator_version))"
+        ]
+
+    def put(self, run_id: str, position: int, topic: str, state: bytes) -> None:
+        with self.datastore.transaction(commit=True) as c:
+            c.execute(
+                f"DELETE FROM {self.events_table_name} WHERE originator_id=? AND originator_version=?",
+                (run_id, position),
+            )
+            self._insert_events(c, [StoredEvent(run_id, position, topic, state)])
+
+    def read(self, run_id: str, position: int) -> tuple[str, bytes] | None:
+        with self.datastore.transaction(commit=False) as c:
+            c.execute(
+                f"SELECT topic, state FROM {self.events_table_name} WHERE originator_id=? AND originator_version=?",
+                (run_id, position),
+            )
+            row: tuple[str, bytes] | None = c.fetchone()
+            return row
+
+    def positions(self, run_id: str, *, lte: int | None = None) -> Sequence[int]:
+        with self.datastore.transaction(commit=False) as c:
+            c.execute(
+                f"SELECT originator_version FROM {self.events_table_name} "
+                "WHERE originator_id=? AND originator_version<=? ORDER BY originator_version DESC",
+                (run_id, 2**63 - 1 if lte is None else lte),
+            )
+            return [position for (position,) in c.fetchall()]
+
+    def delete(self, run_id: str, *, gte: int = 0) -> int:
+        with self.datastore.transaction(commit=True) as c:
+            c.execute(
+                f"DELETE FROM {self.events_table_name} WHERE originator_id=? AND originator_version>=?", (run_id, gte)
+            )
+            count: int = c.sqlite_cursor.rowcount
+            return count
+
+
+class SqliteBackend:
+    """An open store file. Raises NotFound (no file, and ``create`` is off), NotAStore, SchemaError (newer),
+    BackendUnavailable."""
+
+    def __init__(self, path: Path, *, create: bool = True, read_only: bool = False) -> None:
+        self.url = str(path)
+        self.path = path
+        _look_at(path, create=create and not read_only)
+        with translated(self.url):
+            self._datastore = _Datastore(path, read_only=read_only)
+            try:
+                self.commits = _Commits(self._datastore)
+                self.checkpoints = _Checkpoints(self._datastore)
+                self._prepare(read_only=read_only)
+            except BaseException:
+                self._datastore.close()
+                raise
+
+    def _prepare(self, *, read_only: bool) -> None:
+        """Check the marks of the file; make the tables of a new one. Safe when many processes do it at once."""
+        with self._datastore.transaction(commit=False) as c:
+            if self._is_ours(c):
+                return
+        if read_only:
+            raise NotAStore(f"{self.url} is empty", hint="open it for writing once, or name a refold store")
+        self._set_wal()
+        with self._datastore.transaction(commit=True) as c:
+            if self._is_ours(c):  # another process was first
+                return
+            for recorder in (self.commits, self.checkpoints):
+                recorder._create_table(c)
+            c.execute(f"PRAGMA application_id={APPLICATION_ID}")
+            c.execute(f"PRAGMA user_version={STORE_FORMAT}")
+
+    def _is_ours(self, c: SQLiteCursor) -> bool:
+        """Return whether the file is a refold store; False when it is empty. Raises NotAStore and SchemaError."""
+        c.execute("PRAGMA application_id")
+        (application,) = c.fetchone()
+        c.execute("PRAGMA user_version")
+        (version,) = c.fetchone()
+        c.execute("SELECT count(*) FROM sqlite_master")
+        (tables,) = c.fetchone()
+        if application == APPLICATION_ID:
+            if version > STORE_FORMAT:
+                raise SchemaError(
+                    f"store {self.url} has format {version}, this refold reads up to {STORE_FORMAT}",
+                    hint="upgrade refold to the version that wrote the store",
+                )
+            return True
+        if application or tables:
+            raise NotAStore(
+                f"{self.url} is a SQLite database of another program",
+                hint="name a refold store, or a path that does not exist yet",
+            )
+        return False
+
+    def _set_wal(self) -> None:
+        """Switch a new file to write-ahead logging. SQLite does not wait for other openers here, so we do."""
+        deadline = time.monotonic() + BUSY_TIMEOUT_S
+        while True:
+            try:
+                with self._datastore.transaction(commit=False) as c:
+                    c.execute("PRAGMA journal_mode=WAL")
+                    (mode,) = c.fetchone()
+                if mode == "wal":
+                    return
+                raise BackendUnavailable(
+                    f"store {self.url} cannot use write-ahead logging (journal mode {mode})",
+                    hint="put the store on a local file system",
+                )
+            except sqlite3.OperationalError as error:
+                if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+                    raise
+                time.sleep(0.01)
+
+    def close(self) -> None:
+        """Release the connections. Further calls raise BackendUnavailable."""
+        self._datastore.close()
+
+
+def _look_at(path: Path, *, create: bool) -> None:
+    """Refuse early, with the reason, what SQLite would refuse late or not at all; make an empty file for a new
+    store."""
+    if path.is_dir():
+        raise NotAStore(f"{path} is a folder", hint="name a file, for example refold.db in that folder")
+    try:
+        with path.open("rb") as file:
+            start = file.read(len(_MAGIC))
+    except FileNotFoundError:
+        if not create:
+            raise NotFound(
+                f"there is no store at {path}",
+                hint="'refold demo' makes one; --store or REFOLD_STORE names another",
+            ) from None
+        if not path.parent.is_dir():
+            raise BackendUnavailable(
+                f"the folder {path.parent} does not exist", hint="make it, or name another path"
+            ) from None
+        try:
+            path.touch()
+        except OSError as error:
+            raise BackendUnavailable(
+                f"store {path} cannot be made: {error.strerror}", hint="check the folder's permissions"
+            ) from error
+        return
+    except OSError as error:
+        raise BackendUnavailable(
+            f"store {path} cannot be read: {error.strerror}", hint="check the file's permissions"
+        ) from error
+    if start and start != _MAGIC:
+        raise NotAStore(
+            f"{path} is not a SQLite database", hint="name a refold store, or a path that does not exist yet"
+        )

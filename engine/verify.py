@@ -1,0 +1,207 @@
+"""Verify: is the record intact? Reads everything, changes nothing, and names every fault with its position."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from engine.core.codec import NotCanonical, decode_canonical
+from engine.core.decider import Model, ModelState
+from engine.core.envelope import EVENTS, LINK_BYTES, Commit, genesis
+from engine.core.errors import CorruptJournal, EngineError, SchemaError
+from engine.restore import restore
+from engine.store import Checkpoints, Head, Journal, RawCommit
+from engine.store.journal import open_row
+
+__all__ = ["Fault", "Verdict", "verify"]
+
+_FROM_COPY = "what is before this position is intact; get the rest from a copy or an export"
+_FOREIGN = "these bytes verify but refold would not have written them: another program did"
+_HEAD = "the head record was changed by hand; the events themselves are intact"
+_CHECKPOINT = "harmless: restore does not use it; 'refold checkpoint RUN --prune' removes it"
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One thing that is not as it was written. ``seq`` is the first position it concerns."""
+
+    seq: int
+    code: str
+    expected: str
+    found: str
+    hint: str
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the fault for ``--json``."""
+        return {"seq": self.seq, "code": self.code, "expected": self.expected, "found": self.found, "hint": self.hint}
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What verification found: ``position`` is the last position up to which everything holds, ``events`` how many
+    were read."""
+
+    run: str
+    position: int
+    events: int
+    checkpoints: int
+    faults: tuple[Fault, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Whether there is no fault."""
+        return not self.faults
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the verdict for ``--json``."""
+        return {
+            "run": self.run,
+            "ok": self.ok,
+            "position": self.position,
+            "faults": [fault.to_json() for fault in self.faults],
+        }
+
+
+def verify(
+    journal: Journal,
+    checkpoints: Checkpoints,
+    model: Model,
+    run_id: str,
+    *,
+    progress: Callable[[int, int], None] | None = None,
+) -> Verdict:
+    """Check the chain, the order, the canonical bytes, that every event folds, the head record, and every checkpoint
+    against the fold.
+
+    After a fault the chain is followed on from what is stored, so that a second fault is named too; the fold stops at
+    the first.
+    Raises NotFound and BackendUnavailable only.
+    """
+    head = journal.existing_head(run_id)
+    positions = sorted(checkpoints.positions(run_id))
+    walk = _Walk(run_id, model, frozenset(positions))
+    for row in journal.raw(run_id):
+        walk.row(row)
+        if progress is not None:
+            progress(walk.last, head.position)
+    walk.end(head)
+    for position in positions:
+        walk.faults.extend(_check_checkpoint(journal, checkpoints, model, run_id, position, walk))
+    faults = tuple(sorted(walk.faults, key=lambda fault: (fault.seq, fault.code)))
+    return Verdict(run_id, walk.intact_until, walk.last, len(positions), faults)
+
+
+class _Walk:
+    """One pass over the stored rows of a run."""
+
+    def __init__(self, run_id: str, model: Model, checkpoint_positions: frozenset[int]) -> None:
+        self.run_id = run_id
+        self.faults: list[Fault] = []
+        self.last = 0
+        self.intact_until = 0
+        self.digests: dict[int, str] = {}
+        """State digests of the fold where there is a checkpoint."""
+        self._wanted = checkpoint_positions
+        self._link: bytes | None = genesis(
+            run_id
+        )  # None: the row before is gone, so the next cannot be checked against it
+        self._state: ModelState | None = model.initial()  # None: after the first fault nothing can be folded
+
+    def row(self, row: RawCommit) -> None:
+        """Check one row and go on after it, whatever it holds."""
+        faults: list[Fault] = []
+        if row.first != self.last + 1:
+            faults.append(
+                Fault(
+                    self.last + 1,
+                    "missing_commit",
+                    f"a commit at {self.last + 1}",
+                    f"the next one at {row.first}",
+                    _FROM_COPY,
+                )
+            )
+            self._link = None
+        commit = self._open(row, faults)
+        if commit is not None and not faults and self._state is not None:
+            self._fold(commit, self._state, faults)
+        if faults:
+            self._state = None
+        self.last = commit.last if commit is not None else _last_of(row)
+        self._link = row.stored[:LINK_BYTES] if type(row.stored) is bytes else None
+        self.faults.extend(faults)
+        if self._state is not None:
+            self.intact_until = self.last
+            if self.last in self._wanted:
+                self.digests[self.last] = self._state.digest()
+
+    def _open(self, row: RawCommit, faults: list[Fault]) -> Commit | None:
+        if self._link is None:
+            return None
+        try:
+            commit = open_row(self.run_id, row, self._link)
+            decode_canonical(row.stored[LINK_BYTES:])
+        except CorruptJournal as error:
+            faults.append(Fault(row.first, "broken_link", error.expected, error.found, _FROM_COPY))
+        except SchemaError as error:
+            faults.append(Fault(row.first, error.code, "a row of this format", error.message, error.hint))
+        except NotCanonical as error:
+            faults.append(Fault(row.first, "not_canonical", "the one canonical form", str(error), _FOREIGN))
+        else:
+            return commit
+        return None
+
+    @staticmethod
+    def _fold(commit: Commit, state: ModelState, faults: list[Fault]) -> None:
+        try:
+            state.apply(commit.groups)
+        except EngineError as error:
+            faults.append(
+                Fault(commit.first, error.code, "events that this refold can fold", error.message, error.hint)
+            )
+        except (KeyError, TypeError, ValueError, IndexError, AttributeError, AssertionError) as error:
+            found = f"{type(error).__name__}: {error}"
+            faults.append(
+                Fault(commit.first, "impossible_event", "events that follow from those before", found, _FOREIGN)
+            )
+
+    def end(self, head: Head) -> None:
+        """Compare the last row with the head record."""
+        if self.last < head.position:
+            found = f"the last one at {self.last}"
+            self.faults.append(
+                Fault(self.last + 1, "missing_tail", f"commits up to {head.position}", found, _FROM_COPY)
+            )
+        elif self.last > head.position:
+            found = f"one at {head.position}"
+            self.faults.append(Fault(head.position + 1, "head_behind", f"a head record at {self.last}", found, _HEAD))
+        elif self._link is not None and self._link != head.link:
+            expected, found = f"link {self._link.hex()}", f"link {head.link.hex()}"
+            self.faults.append(Fault(self.last, "head_link", expected, found, _HEAD))
+
+
+def _last_of(row: RawCommit) -> int:
+    """Return the last position of a damaged row as far as its bytes still tell; its first when they do not."""
+    try:
+        groups = decode_canonical(row.stored[LINK_BYTES:])
+        return max(row.first, row.first + sum(len(group[EVENTS]) for group in groups) - 1)
+    except (NotCanonical, TypeError, IndexError, KeyError):
+        return row.first
+
+
+def _check_checkpoint(
+    journal: Journal, checkpoints: Checkpoints, model: Model, run_id: str, position: int, walk: _Walk
+) -> list[Fault]:
+    if position > walk.last:
+        found = f"one that ends at {walk.last}"
+        hint = "the journal was cut, or restored from an older copy than the checkpoints"
+        return [Fault(position, "checkpoint_ahead", f"a journal that reaches {position}", found, hint)]
+    try:
+        restored = restore(journal, checkpoints, model, run_id, until=position, start=position)
+    except EngineError as error:
+        return [Fault(position, "bad_checkpoint", "a checkpoint that verifies", error.message, _CHECKPOINT)]
+    fold = walk.digests.get(position)
+    if fold is not None and restored.state.digest() != fold:
+        hint = "report it: the code folds differently now; 'refold checkpoint RUN --prune' removes it"
+        return [Fault(position, "checkpoint_differs", f"state {fold}", f"state {restored.state.digest()}", hint)]
+    return []
