@@ -171,15 +171,14 @@ class Run:
         originals = [list(wire) for wire in wires] if command_id is not None else []
         admit = self._model.admit
 
-        def decide(state: ModelState, moment: Moment) -> list[Wire]:
-            events: list[Wire] = []
-            for wire in wires:
-                events += admit(
-                    state, wire, Moment(moment.run_id, moment.seq + len(events), moment.at_ms, moment.actor)
-                )
-            return events
-
-        return self._append(decide, lambda: fingerprint_of(_Ingest(originals)), command_id, actor, at_ms, cause)
+        return self._append(
+            lambda state, moment: admit(state, wires, moment),
+            lambda: fingerprint_of(_Ingest(originals)),
+            command_id,
+            actor,
+            at_ms,
+            cause,
+        )
 
     def _append(
         self,
