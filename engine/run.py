@@ -43,13 +43,13 @@ def wall_clock_ms() -> int:
 class _Draft:
     """A commit in the making: its groups, and what to go back to."""
 
-    __slots__ = ("broken", "groups", "owner", "seq")
+    __slots__ = ("broken", "groups", "seq", "writing", "written")
 
     def __init__(self, seq: int) -> None:
         self.seq = seq
         self.groups: list[Group] = []
         self.broken: BaseException | None = None
-        self.owner = threading.get_ident()
+        self.writing = self.written = False
 
 
 class Run:
@@ -203,8 +203,17 @@ class Run:
                 return self._repeated(command_id, print_, row)
             if self._draft is not None:
                 return self._decide_into(self._draft, decide, command_id, print_, actor, at, cause)
-            with self._commit() as draft:
-                return self._decide_into(draft, decide, command_id, print_, actor, at, cause)
+            draft = self._open_draft()
+            try:
+                outcome = self._decide_into(draft, decide, command_id, print_, actor, at, cause)
+                self._write(draft)
+            except BaseException as error:
+                self._take_back(draft, error)
+                raise
+            finally:
+                self._draft = None
+            self._checkpoint_if_due()
+            return outcome
 
     def _decide_into(
         self,
@@ -260,42 +269,54 @@ class Run:
             self._ready()
             if self._draft is not None:
                 raise Refused("a batch is already open on this run", hint="end it first; batches do not nest")
-            with self._commit():
-                yield
-
-    @contextmanager
-    def _commit(self) -> Iterator[_Draft]:
-        """Open a commit in the making; write it when the block ends well, put everything back otherwise."""
-        state = self._at.state
-        wrote = False
-        self._lost = True  # until this ends in a way that is known
-        try:
-            draft = self._draft = _Draft(state.begin())
+            draft = self._open_draft()
             try:
-                yield draft
+                yield
                 if draft.broken is not None:
                     raise Refused(
                         "a command of this batch failed half-way",
-                        hint="nothing of the batch is written; give it again without it",
+                        hint="nothing of it is written; give the batch again without it",
                     )
-                if draft.groups:
-                    stored, link = seal_commit(self._at.link, draft.groups)
-                    wrote = True
-                    self._journal.append(self.id, draft.seq + 1, state.seq - draft.seq, stored, link)
-                    self._at.link = link
-                    self._bytes_since += len(stored)
+                self._write(draft)
             except BaseException as error:
-                # A Conflict is certain: nothing was written. After anything else once the write began, only the
-                # journal knows.
-                self._behind = wrote and not isinstance(error, Conflict)
-                state.put_back(draft.seq)
-                self._lost = False
+                self._take_back(draft, error)
                 raise
-            state.keep()
-            self._lost = False
-        finally:
-            self._draft = None
-        self._checkpoint_if_due()
+            finally:
+                self._draft = None
+            self._checkpoint_if_due()
+
+    # A commit in the making: opened, then written or taken back. While it is open the handle counts as lost: should an
+    # interrupt
+    # strike between these steps, the next use restores from the journal instead of trusting what is in memory.
+
+    def _open_draft(self) -> _Draft:
+        self._lost = True
+        self._draft = _Draft(self._at.state.begin())
+        return self._draft
+
+    def _write(self, draft: _Draft) -> None:
+        """Make the draft durable. Everything is encoded before the store takes its lock."""
+        state = self._at.state
+        if draft.groups:
+            stored, link = seal_commit(self._at.link, draft.groups)
+            draft.writing = True
+            self._journal.append(self.id, draft.seq + 1, state.seq - draft.seq, stored, link)
+            draft.writing = False
+            draft.written = True
+            self._at.link = link
+            self._bytes_since += len(stored)
+        state.keep()
+        self._lost = False
+
+    def _take_back(self, draft: _Draft, error: BaseException) -> None:
+        """Put the state back where it was before the draft, as far as it is known that the draft is not in the
+        journal."""
+        if draft.written:
+            return  # durable, and interrupted while saying so: the journal has it, the next use restores from there
+        # A Conflict is certain: nothing was written. After anything else once the write began, only the journal knows.
+        self._behind = draft.writing and not isinstance(error, Conflict)
+        self._at.state.put_back(draft.seq)
+        self._lost = False
 
     def _repeated(self, command_id: str, fingerprint: bytes | None, row: Any) -> Outcome:
         """Return the first outcome of a command id. Raises CommandMismatch."""

@@ -38,3 +38,18 @@ I64_MIN: Final = -(2**63)
 
 TIME_MS_MAX: Final = 2**53 - 1
 """Unix milliseconds, kept in the range that every JSON reader holds exactly."""
+
+SUMMARY_ENTRIES_MAX: Final = 32
+"""Entries that each list of a context's summary keeps; the oldest go first (spec/context.md section 2)."""
+
+NARRATIVE_BYTES_MAX: Final = 8_000
+"""UTF-8 bytes of the narrative that a fallback compaction leaves in a context's summary; the oldest lines go first."""
+
+TRANSCRIPT_CHARS_MAX: Final = 2_000
+"""Code points of one message's text, or of one call's arguments, in the transcript that a compaction summarises."""
+
+PLAN_ITEMS_DEFAULT: Final = 32
+"""Items of a context's plan, unless the command says otherwise."""
+
+SKILLS_LOADED_DEFAULT: Final = 8
+"""Skills loaded in one context, unless the command says otherwise."""

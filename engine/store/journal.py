@@ -3,16 +3,17 @@ not hold."""
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from eventsourcing.persistence import IntegrityError
+from eventsourcing.persistence import IntegrityError, PersistenceError
 
 from engine.core.envelope import COMMIT_TOPIC, LINK_BYTES, Commit, Group, genesis, open_commit
 from engine.core.errors import Conflict, CorruptJournal, NotFound, SchemaError
 from engine.store.backend import Backend, Head
-from engine.store.errors import translated
+from engine.store.errors import translated, translation_of
 
 __all__ = ["Journal", "RawCommit", "cut"]
 
@@ -43,18 +44,16 @@ class Journal:
         BackendUnavailable."""
         head = Head(run_id, first + count - 1, link)
         try:
-            with translated(self._where):
-                try:
-                    self._commits.record(run_id, first, COMMIT_TOPIC, stored, head)
-                except IntegrityError as error:
-                    raise _Taken from error
-        except _Taken:
+            self._commits.record(run_id, first, COMMIT_TOPIC, stored, head)
+        except IntegrityError:
             raise Conflict(
                 f"position {first} of run {run_id!r} was taken by another writer",
                 hint="refresh the run (run.refresh()) and give the command again; nothing was written",
                 run=run_id,
                 position=first,
             ) from None
+        except (sqlite3.Error, PersistenceError) as error:
+            raise translation_of(error, self._where) from error
 
     # -- reading ------------------------------------------------------------------------------------------------------
 
@@ -156,10 +155,6 @@ class Journal:
                 raise CorruptJournal(run_id, position, "a commit that holds it", f"one that ends at {commit.last}")
             done = commit.last
             yield commit
-
-
-class _Taken(Exception):
-    """The position is taken; carries the news out of the translation of database errors."""
 
 
 def open_row(run_id: str, row: RawCommit, previous: bytes) -> Commit:
