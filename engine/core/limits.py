@@ -53,3 +53,7 @@ PLAN_ITEMS_DEFAULT: Final = 32
 
 SKILLS_LOADED_DEFAULT: Final = 8
 """Skills loaded in one context, unless the command says otherwise."""
+
+GRAPH_TASKS_MAX: Final = 20_000
+"""Nodes of one task graph. A graph's own ``max_tasks`` may be lower; with this one, what follows from any single
+command fits in one commit (at most four events a node)."""
