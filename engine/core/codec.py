@@ -18,7 +18,7 @@ import cbor2
 from engine.core.errors import InvalidValue
 from engine.core.limits import CONTAINER_ENTRIES_MAX, I64_MIN, NESTING_DEPTH_MAX, TEXT_BYTES_MAX, U64_MAX
 
-__all__ = ["NotCanonical", "decode", "decode_canonical", "digest", "encode", "normalise"]
+__all__ = ["NotCanonical", "decode", "decode_canonical", "digest", "encode", "encode_many", "normalise"]
 
 _DECODE_DEPTH_MAX: Final = NESTING_DEPTH_MAX + 16  # the envelope and the record around a user's value
 
@@ -38,7 +38,12 @@ _TAG_REFUSALS: Final = dict.fromkeys((*range(64), 100, *range(256, 300), 1004, 4
 
 def encode(value: Any) -> bytes:
     """Return the bytes of a value made of None, bool, int, float, str, bytes, list, tuple and normalised dict."""
-    # CBOREncoder on a buffer does what dumps does in two thirds of the time for a commit full of small arrays.
+    data: bytes = cbor2.dumps(value)
+    return data
+
+
+def encode_many(value: Any) -> bytes:
+    """Return the same bytes as :func:`encode`, in two thirds of the time when the value holds many small arrays."""
     buffer = BytesIO()
     cbor2.CBOREncoder(buffer).encode(value)
     return buffer.getvalue()

@@ -18,7 +18,7 @@ from hashlib import sha256
 from typing import Any, Final, TypeAlias
 
 from engine.core.catalog import Catalog, Wire
-from engine.core.codec import NotCanonical, decode, encode
+from engine.core.codec import NotCanonical, decode, encode, encode_many
 from engine.core.errors import CorruptJournal, LimitExceeded
 from engine.core.limits import COMMIT_BYTES_MAX, COMMIT_EVENTS_MAX, EVENT_BYTES_MAX
 
@@ -116,7 +116,7 @@ def seal_commit(previous: bytes, groups: Sequence[Group]) -> tuple[bytes, bytes]
     assert count, "a commit holds at least one event"
     if count > COMMIT_EVENTS_MAX:
         raise LimitExceeded("COMMIT_EVENTS_MAX", count, COMMIT_EVENTS_MAX, hint="use several batches")
-    body = encode(groups)
+    body = encode_many(groups) if count > 8 else encode(groups)
     if len(body) > EVENT_BYTES_MAX:  # otherwise no event in it can be larger
         size = max(len(encode(wire)) for group in groups for wire in group[EVENTS])
         if size > EVENT_BYTES_MAX:

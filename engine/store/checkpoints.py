@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any, Final
 
-from engine.core.codec import NotCanonical, decode, encode
+from engine.core.codec import NotCanonical, decode, encode_many
 from engine.core.decider import ModelState
 from engine.store.backend import Backend
 from engine.store.errors import translated
@@ -63,7 +63,7 @@ def capture(state: ModelState, run_id: str, link: bytes, base: tuple[int, bytes]
                 row = table.rows.get(key)
                 entries.append([key, None if row is None else (refer(row) if refer is not None else row.dump())])
             tables.append([name, entries])
-    body = encode(
+    body = encode_many(
         [
             _FORMAT,
             state.model.fingerprint,
