@@ -338,7 +338,7 @@ class Model:
                 events += self._settle(state, admitted, moment)
             else:
                 state.seq += 1
-                handlers[fact[0]](admitted[0], state.seq)
+                handlers[admitted[0][0]](admitted[0], state.seq)  # a projection may record the fact as another event
                 events.append(admitted[0])
             moment.seq = first + len(events)
         return events
