@@ -24,7 +24,6 @@ Wire: TypeAlias = list[Any]
 before."""
 
 VERSIONS_MAX = 15
-_MISSING: Any = object()
 
 
 @dataclass(frozen=True)
@@ -38,6 +37,7 @@ class EventType:
     number: int | None = None
     tag: Tag = field(init=False)
     names: tuple[str, ...] = field(init=False)
+    _names: frozenset[str] = field(init=False, repr=False, compare=False)
     _plan: tuple[tuple[str, Callable[[Any], Any]], ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -45,6 +45,7 @@ class EventType:
         put = object.__setattr__
         put(self, "tag", self.label if self.number is None else self.number * 16 + self.version)
         put(self, "names", tuple(column.name for column in self.fields))
+        put(self, "_names", frozenset(self.names))
         put(self, "_plan", tuple((column.name, column.type.check) for column in self.fields))
 
     @property
@@ -63,23 +64,25 @@ class EventType:
 
         Raises InvalidValue naming the field, also for a key that the event does not have.
         """
-        wire: Wire = [self.tag, 0]
-        known = 0
-        for name, check in self._plan:
-            value = data.get(name, _MISSING)
-            if value is _MISSING:
-                value = None
-            else:
-                known += 1
-            try:
-                wire.append(check(value))
-            except InvalidValue as error:
-                raise error.at(f"{self.name}.{name}") from None
-        if known != len(data):
-            extra = sorted(str(key) for key in data if key not in self.names)
-            hint = f"fields: {', '.join(self.names)}" if self.names else "the event has no fields"
-            raise InvalidValue(f"{self.name}.{extra[0]}", "the event has no such field", hint=hint)
+        get = data.get
+        try:
+            wire: Wire = [self.tag, 0, *[check(get(name)) for name, check in self._plan]]
+        except InvalidValue:
+            raise self._first_fault(data) from None
+        if not self._names.issuperset(data):
+            raise self._first_fault(data)
         return wire
+
+    def _first_fault(self, data: Mapping[str, Any]) -> InvalidValue:
+        """Return the error that names the first bad field, or the key that is none."""
+        for name, check in self._plan:
+            try:
+                check(data.get(name))
+            except InvalidValue as error:
+                return error.at(f"{self.name}.{name}")
+        extra = sorted(str(key) for key in data if key not in self._names)
+        hint = f"fields: {', '.join(self.names)}" if self.names else "the event has no fields"
+        return InvalidValue(f"{self.name}.{extra[0]}", "the event has no such field", hint=hint)
 
     def data(self, wire: Sequence[Any]) -> dict[str, Any]:
         """Return ``{field: value}`` of a stored event of this type."""
