@@ -1,1 +1,2 @@
-"""placeholder"""
+"""The command line. It must never decide anything: every command here calls a verb of the engine and shows what it
+gave."""

@@ -19,7 +19,7 @@ from typing import Any, Protocol, TypeAlias
 from engine.core.catalog import Catalog, EventType, Tag, Upcast, Wire
 from engine.core.codec import encode
 from engine.core.envelope import Group
-from engine.core.errors import SchemaError
+from engine.core.errors import Refused, SchemaError
 from engine.core.table import Table
 
 __all__ = [
@@ -27,6 +27,7 @@ __all__ = [
     "Command",
     "Decision",
     "Evolve",
+    "Guard",
     "Model",
     "ModelState",
     "Moment",
@@ -103,6 +104,11 @@ Evolve: TypeAlias = Callable[[Any, Wire, int], None]
 Reaction: TypeAlias = Callable[[Mapping[str, Any], Wire, Moment], Sequence[Wire]]
 """``react(states by projection, event just applied, moment)``: the events of other projections that follow from it in
 the same commit."""
+
+
+Guard: TypeAlias = Callable[[Mapping[str, Any], Wire], None]
+"""``guard(states by projection, event about to be folded)``: raises Refused when another projection's state forbids
+it."""
 
 
 class Projection(Protocol):
@@ -275,14 +281,16 @@ class ModelState:
 
 @dataclass(frozen=True)
 class Model:
-    """The product of several projections over one stream, with the reactions between them by event name."""
+    """The product of several projections over one stream; the reactions and guards between them, by event name."""
 
     projections: tuple[Projection, ...]
     reactions: Mapping[str, tuple[Reaction, ...]] = field(default_factory=dict)
+    guards: Mapping[str, tuple[Guard, ...]] = field(default_factory=dict)
     catalog: Catalog = field(init=False)
     by_name: Mapping[str, Projection] = field(init=False)
     owner: Mapping[Tag, Projection] = field(init=False)
     reacting: Mapping[Tag, tuple[Reaction, ...]] = field(init=False)
+    guarded: Mapping[Tag, tuple[Guard, ...]] = field(init=False)
     fingerprint: bytes = field(init=False)
 
     def __post_init__(self) -> None:
@@ -297,6 +305,7 @@ class Model:
             {event_type.tag: projection for projection in self.projections for event_type in projection.events},
         )
         put(self, "reacting", {catalog.by_name[name].tag: reactions for name, reactions in self.reactions.items()})
+        put(self, "guarded", {catalog.by_name[name].tag: guards for name, guards in self.guards.items()})
         put(self, "fingerprint", self._fingerprint())
 
     def _fingerprint(self) -> bytes:
@@ -329,12 +338,15 @@ class Model:
         """As :meth:`decide`, for facts that another runtime decided, each checked against the state that those before
         it left."""
         events: list[Wire] = []
-        owner, parts, handlers, reacting = self.owner, state.parts, state.handlers, self.reacting
+        owner, parts, handlers = self.owner, state.parts, state.handlers
+        special = self.reacting.keys() | self.guarded.keys()
         first = moment.seq
         for fact in wires:
-            projection = owner[fact[0]]
+            projection = owner.get(fact[0])
+            if projection is None:
+                raise Refused("the engine's own events cannot be ingested", hint="give the facts of a projection")
             admitted = projection.admit(parts[projection.name], fact, moment)
-            if fact[0] in reacting or len(admitted) != 1:
+            if fact[0] in special or len(admitted) != 1 or admitted[0][0] in special:
                 events += self._settle(state, admitted, moment)
             else:
                 state.seq += 1
@@ -347,6 +359,8 @@ class Model:
         """Fold the drafts, then let the other projections react to each in turn until nothing follows."""
         events = list(drafts)
         for wire in events:
+            for guard in self.guarded.get(wire[0], ()):
+                guard(state.parts, wire)
             state.apply_wire(wire)
         if not self.reacting:
             return events

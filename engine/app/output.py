@@ -1,0 +1,104 @@
+"""How answers look: tables, progress and JSON. It must never print a stored text as it is; a control character in an id
+or a message must not reach a terminal."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final
+from unicodedata import category
+
+import click
+
+from engine.app.shell import is_terminal, stdout_is_terminal
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+__all__ = ["JsonList", "print_json", "print_table", "printable", "progress_bar", "when"]
+
+_PIPED_WIDTH: Final = 4000
+"""Wide enough that no cell is cut or folded when the output goes to a file or another program."""
+
+
+def printable(text: str) -> str:
+    """Return text on one line with everything that a terminal could act on written as its number."""
+    if text.isprintable():
+        return text
+    return "".join(
+        char if category(char)[0] not in "CZ" or char == " " else char.encode("unicode_escape").decode("ascii")
+        for char in text
+    )
+
+
+def when(at_ms: int) -> str:
+    """Return a time in UTC, to the millisecond; a number that no calendar holds as the number."""
+    try:
+        moment = datetime.fromtimestamp(at_ms // 1000, UTC)
+    except (OverflowError, ValueError, OSError):
+        return f"{at_ms} ms"
+    return f"{moment:%Y-%m-%d %H:%M:%S}.{at_ms % 1000:03d}"
+
+
+def print_json(value: Any) -> None:
+    """Print one JSON value: indented for a person, on one line for a program; ASCII, so that every encoding holds
+    it."""
+    click.echo(json.dumps(value, allow_nan=False, indent=2 if stdout_is_terminal() else None))
+
+
+class JsonList:
+    """A JSON list printed item by item, in bounded memory. When it is left by an error it stays without its end: no
+    reader takes a part for the whole."""
+
+    def __enter__(self) -> JsonList:
+        click.echo("[", nl=False)
+        self._first = True
+        return self
+
+    def add(self, item: Any) -> None:
+        """Print one item."""
+        click.echo(("\n" if self._first else ",\n") + json.dumps(item, allow_nan=False), nl=False)
+        self._first = False
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None:
+            click.echo("]" if self._first else "\n]")
+
+
+def _console() -> Console:
+    from rich.console import Console
+
+    return Console(file=sys.stdout, highlight=False, width=None if stdout_is_terminal() else _PIPED_WIDTH)
+
+
+def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, right: Sequence[str] = ()) -> None:
+    """Print rows under their headings, the columns of ``right`` aligned to the right; plain and unfolded when
+    piped."""
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=SIMPLE_HEAD if stdout_is_terminal() else None, header_style="bold", pad_edge=False)
+    for column in columns:
+        table.add_column(column, justify="right" if column in right else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*(Text("" if cell is None else printable(str(cell))) for cell in row))
+    _console().print(table)
+
+
+@contextmanager
+def progress_bar(label: str) -> Iterator[Callable[[int, int], None] | None]:
+    """Show a bar on standard error while a block works, if that is a terminal; yield what to call with (done, of)."""
+    if not is_terminal(sys.stderr):
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        bar = progress.add_task(printable(label), total=None)
+        yield lambda done, of: progress.update(bar, completed=done, total=of)

@@ -1,0 +1,156 @@
+"""What every command shares: the options ``--store`` and ``--json``, opening the store, and how a failure is shown. It
+must never know a command."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import click
+
+from engine.core.errors import EngineError, NotFound, Refused
+
+if TYPE_CHECKING:
+    from engine.open_store import Store
+
+__all__ = ["Failed", "command_options", "opened_store", "position_option", "store_option", "store_url"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+STORE_DEFAULT: Final = "refold.db"
+STORE_VARIABLE: Final = "REFOLD_STORE"
+
+WRONG_USAGE: Final = 2
+STORE_TROUBLE: Final = 3
+
+_STORE = "refold.store"
+
+
+class Failed(Exception):
+    """A failure as the user sees it: code, message, hint, details, and the exit code."""
+
+    def __init__(self, shape: dict[str, Any], exit_code: int) -> None:
+        super().__init__(shape["message"])
+        self.shape = shape
+        self.exit_code = exit_code
+
+    @classmethod
+    def by(cls, error: EngineError) -> Failed:
+        """Return the failure for an engine's error: what the caller asked wrongly is 2, what the store cannot do 3."""
+        return cls(error.to_json(), WRONG_USAGE if isinstance(error, Refused | NotFound) else STORE_TROUBLE)
+
+    @classmethod
+    def used_wrongly(cls, error: click.ClickException, prog_name: str) -> Failed:
+        """Return the failure for a command line that click could not take."""
+        context = getattr(error, "ctx", None)
+        path = prog_name if context is None else context.command_path
+        hint = f"'{path} --help' shows how it is used"
+        return cls({"code": "wrong_usage", "message": error.format_message(), "hint": hint}, WRONG_USAGE)
+
+    @classmethod
+    def at_file(cls, error: OSError) -> Failed:
+        """Return the failure for a file that cannot be read or written."""
+        where = "" if error.filename is None else f"{error.filename}: "
+        shape = {
+            "code": "file_error",
+            "message": f"{where}{error.strerror or error}",
+            "hint": "check the path, its permissions and the space on the disk",
+        }
+        return cls(shape, WRONG_USAGE)
+
+    def show(self, *, as_json: bool) -> int:
+        """Print the failure on standard error; return its exit code."""
+        from engine.app.output import printable
+
+        if as_json:
+            click.echo(json.dumps({"error": self.shape}), err=True)
+        else:
+            click.echo(f"error: {printable(self.shape['message'])}", err=True)
+            for line in _further(self.shape.get("details", {})):
+                click.echo(f"  - {printable(line)}", err=True)
+            if self.shape["hint"]:
+                click.echo(f"hint: {printable(self.shape['hint'])}", err=True)
+        return self.exit_code
+
+
+def _further(details: dict[str, Any]) -> list[str]:
+    """Return a line for every violation when there are several; one stands in the message already."""
+    violations = details.get("violations", [])
+    if len(violations) < 2:
+        return []
+    return [text if isinstance(text, str) else json.dumps(text, ensure_ascii=False) for text in violations]
+
+
+def _keep_store(ctx: click.Context, _: click.Parameter, url: str | None) -> None:
+    if url is not None:
+        ctx.find_root().meta[_STORE] = url
+
+
+def store_option(function: F) -> F:
+    """Add ``--store``; the command's own wins over the one before the command, then the environment, then
+    refold.db."""
+    return click.option(
+        "--store",
+        metavar="URL",
+        expose_value=False,
+        callback=_keep_store,
+        help=f"The store: a path or sqlite:///path. Default: ${STORE_VARIABLE}, else {STORE_DEFAULT}.",
+    )(function)
+
+
+def command_options(function: F) -> F:
+    """Add the options of every command: ``--store`` and ``--json`` (as ``as_json``)."""
+    flag = click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
+    return flag(store_option(function))
+
+
+def position_option(function: F) -> F:
+    """Add ``--at N``, the position to look at (as ``at``)."""
+    return click.option(
+        "--at", type=click.IntRange(min=0), metavar="N", help="As of event N (0: before the first). Default: now."
+    )(function)
+
+
+def store_url() -> str:
+    """Return the store that the command line names."""
+    import os
+
+    named: str | None = click.get_current_context().find_root().meta.get(_STORE)
+    return named if named is not None else os.environ.get(STORE_VARIABLE) or STORE_DEFAULT
+
+
+@contextmanager
+def opened_store(*, create: bool = False, read_only: bool = True) -> Iterator[Store]:
+    """Open the store for a command. A reading command never makes one, nor changes a file that is none.
+
+    Whatever opening raises is store trouble, a missing store too.
+    """
+    from engine.open_store import open_store
+
+    try:
+        store = open_store(store_url(), create=create, read_only=read_only)
+    except EngineError as error:
+        raise Failed(error.to_json(), STORE_TROUBLE) from error
+    with store:
+        yield store
+
+
+def note(text: str) -> None:
+    """Say something beside the answer, on standard error."""
+    click.echo(text, err=True)
+
+
+def is_terminal(stream: Any) -> bool:
+    """Return whether a stream is a terminal; a closed one is none."""
+    try:
+        return bool(stream.isatty())
+    except (AttributeError, ValueError):
+        return False
+
+
+def stdout_is_terminal() -> bool:
+    """Return whether a person looks at standard output."""
+    return is_terminal(sys.stdout)
