@@ -1,0 +1,75 @@
+"""The task table of a run: TaskControlState as a projection. It must never import anything but the pure core."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+from engine.core.catalog import EventType, Upcast, Wire
+from engine.core.decider import Evolve, Moment
+from projections.tasks.commands import OnChildren
+from projections.tasks.decider import admit, decide
+from projections.tasks.events import EVENTS
+from projections.tasks.evolve import EVOLVE
+from projections.tasks.handle import Launch, TaskCommands, TaskQueries, Usage, Waiting
+from projections.tasks.row import ChildProcessState, RowExtras, TaskControlState, TaskRows
+from projections.tasks.state import TaskTable
+from projections.tasks.transitions import DIAGRAM, LIFECYCLE, LIFECYCLES, TERMINATIONS, WAITS
+from projections.tasks.validate import Violation, validate_table
+
+__all__ = [
+    "DIAGRAM",
+    "LIFECYCLE",
+    "LIFECYCLES",
+    "PROJECTION",
+    "TERMINATIONS",
+    "WAITS",
+    "ChildProcessState",
+    "Launch",
+    "OnChildren",
+    "RowExtras",
+    "TaskCommands",
+    "TaskControlState",
+    "TaskQueries",
+    "TaskRows",
+    "TaskTable",
+    "TasksProjection",
+    "Usage",
+    "Violation",
+    "Waiting",
+    "validate_table",
+]
+
+
+class TasksProjection:
+    """The task table as the engine takes it: events, fold, decisions."""
+
+    name: ClassVar[str] = "tasks"
+    state_version: ClassVar[int] = 1
+
+    @property
+    def events(self) -> tuple[EventType, ...]:
+        return EVENTS
+
+    @property
+    def upcasts(self) -> tuple[Upcast, ...]:
+        return ()
+
+    @property
+    def evolve(self) -> Mapping[str, Evolve]:
+        return EVOLVE
+
+    def initial(self) -> TaskTable:
+        """Return the table of a run without tasks."""
+        return TaskTable()
+
+    def decide(self, state: TaskTable, command: Any, moment: Moment) -> Sequence[Wire]:
+        """Return the events that follow from a command; see :func:`projections.tasks.decider.decide`."""
+        return decide(state, command, moment)
+
+    def admit(self, state: TaskTable, wire: Wire, moment: Moment) -> Sequence[Wire]:
+        """Return what recording a fact appends; see :func:`projections.tasks.decider.admit`."""
+        return admit(state, wire, moment)
+
+
+PROJECTION = TasksProjection()
