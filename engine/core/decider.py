@@ -361,6 +361,7 @@ class Model:
         for wire in events:
             for guard in self.guarded.get(wire[0], ()):
                 guard(state.parts, wire)
+        for wire in events:
             state.apply_wire(wire)
         if not self.reacting:
             return events

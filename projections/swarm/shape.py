@@ -60,8 +60,9 @@ def leaf(kind: FieldType) -> Shape:
         try:
             return kind.check(value)
         except InvalidValue as error:
-            inner = error.path if not error.path or error.path.startswith("[") else f".{error.path}"
-            faults.add(f"{path}{inner}" if path else error.path, value, error.problem)
+            inner = error.path.removeprefix(".")
+            joined = path + inner if not inner or inner.startswith("[") else below(path, inner)
+            faults.add(joined, value, error.problem)
             return None
 
     return check

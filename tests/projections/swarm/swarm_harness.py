@@ -26,7 +26,7 @@ class SwarmRun:
 
     def ingest(self, name: str, data: dict[str, Any]) -> Outcome:
         wire = MODEL.catalog.check(name, data)
-        return self._append(lambda moment: MODEL.admit(self.state, wire, moment), None, None)
+        return self._append(lambda moment: MODEL.admit(self.state, [wire], moment), None, None)
 
     def _append(self, decide, command_id, command) -> Outcome:
         start = self.state.begin()

@@ -67,7 +67,8 @@ def test_every_row_of_the_worked_example(tick):
 
 
 def test_the_filter_of_the_worked_example():
-    """filter_for_workers([1, 2]) at tick 5: both workers, the escalation of 1, nobody done, rates and tick unchanged."""
+    """filter_for_workers([1, 2]) at tick 5: both workers, the escalation of 1, nobody done, rates and tick
+    unchanged."""
     whole = play(5).swarm.context()
     part = whole.filter_for_workers([1, 2])
     assert part.worker_ids() == [1, 2]
