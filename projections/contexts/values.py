@@ -1,0 +1,108 @@
+"""Reading JSON objects key by key, with the path of what is wrong. It must never guess: a value of another type is
+refused, a key nobody asked for is handed back as extra.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+from engine.core.codec import normalise
+from engine.core.errors import InvalidValue
+from engine.core.fields import Checked, FieldType
+
+__all__ = ["REQUIRED", "JsonObject", "ObjectReader", "Violation", "array_of", "copy_json", "trimmed"]
+
+JsonObject: TypeAlias = dict[str, Any]
+
+REQUIRED: Final = object()
+"""Default of a key that must be there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """One thing that is wrong with a record: the path to it, what it is, and the message's index when it is a
+    message."""
+
+    path: str
+    problem: str
+    index: int | None = None
+
+    def to_json(self) -> JsonObject:
+        """Return the plain form that errors and reports carry."""
+        shape: JsonObject = {"path": self.path, "problem": self.problem}
+        if self.index is not None:
+            shape["index"] = self.index
+        return shape
+
+
+def copy_json(value: Any) -> Any:
+    """Return a JSON value that shares no container with ``value``."""
+    kind = type(value)
+    if kind is dict:
+        return {key: copy_json(item) for key, item in value.items()}
+    if kind is list or kind is tuple:
+        return [copy_json(item) for item in value]
+    return value
+
+
+def trimmed(values: list[Any], *defaults: Any) -> list[Any]:
+    """Return ``values`` without the trailing ones that equal their default; ``defaults`` are those of the last
+    places."""
+    while defaults and type(values[-1]) is type(defaults[-1]) and values[-1] == defaults[-1]:
+        values.pop()
+        defaults = defaults[:-1]
+    return values
+
+
+def array_of(label: str, load: Callable[[list[Any]], Any], read: Callable[[Any], Any]) -> Checked:
+    """Return the field type of a keyless array: what ``load`` makes of it must pass ``read`` as JSON, and is stored
+    trimmed.
+
+    One set of rules then serves JSON records and events from other runtimes.
+    """
+
+    def check(value: Any) -> list[Any]:
+        if type(value) is not list and type(value) is not tuple:
+            raise InvalidValue("", f"expected {label}, found {type(value).__name__}")
+        try:
+            shape = load(list(value)).to_json()
+        except (TypeError, ValueError, IndexError, KeyError, AttributeError):
+            raise InvalidValue("", f"not {label}") from None
+        stored: list[Any] = read(shape).dump()
+        return stored
+
+    return Checked(label, check)
+
+
+class ObjectReader:
+    """One JSON object being read. ``take`` returns the value of a key, checked; ``extra`` what no one took."""
+
+    __slots__ = ("_left", "_what")
+
+    def __init__(self, value: Any, what: str) -> None:
+        if type(value) is not dict:
+            raise InvalidValue("", f"expected {what} (an object), found {type(value).__name__}")
+        self._left = dict(value)
+        self._what = what
+
+    def take(self, key: str, kind: FieldType, default: Any = REQUIRED) -> Any:
+        """Return the checked value of ``key``, or the default when the key is absent. Raises InvalidValue naming the
+        key."""
+        if key not in self._left:
+            if default is REQUIRED:
+                raise InvalidValue(key, f"missing in {self._what}")
+            return default
+        try:
+            return kind.check(self._left.pop(key))
+        except InvalidValue as error:
+            raise error.at(key) from None
+
+    def drop(self, key: str) -> None:
+        """Leave a key out, whatever it holds."""
+        self._left.pop(key, None)
+
+    def extra(self) -> JsonObject | None:
+        """Return the keys that were not taken, in canonical form, or None when there is none."""
+        return normalise(self._left) if self._left else None
