@@ -48,7 +48,7 @@ class _Draft:
     def __init__(self, seq: int) -> None:
         self.seq = seq
         self.groups: list[Group] = []
-        self.broken: BaseException | None = None
+        self.broken = False
         self.writing = self.written = False
 
 
@@ -226,12 +226,8 @@ class Run:
         cause: int | str | None,
     ) -> Outcome:
         """Decide one command into a commit in the making."""
-        if draft.broken is not None:
-            raise Refused(
-                "this batch has already failed",
-                hint="leave the batch block; nothing of it is written",
-                reason=str(draft.broken),
-            )
+        if draft.broken:
+            raise Refused("this batch was interrupted", hint="leave the batch block; nothing of it is written")
         state = self._at.state
         before = state.seq
         try:
@@ -239,11 +235,9 @@ class Run:
             if not wires and command_id is not None:
                 wires = [COMMAND_NOTED.wire()]
                 state.apply_wire(wires[0])
-        except BaseException as error:
-            if (
-                state.seq != before
-            ):  # it failed after some of its events were folded: only the whole commit can be taken back
-                draft.broken = error
+        except BaseException:
+            if state.seq != before:
+                self._forget_since(draft)
             raise
         if not wires:
             return Outcome(before, 0, tuple)
@@ -272,11 +266,8 @@ class Run:
             draft = self._open_draft()
             try:
                 yield
-                if draft.broken is not None:
-                    raise Refused(
-                        "a command of this batch failed half-way",
-                        hint="nothing of it is written; give the batch again without it",
-                    )
+                if draft.broken:
+                    raise Refused("this batch was interrupted", hint="nothing of it is written; give it again")
                 self._write(draft)
             except BaseException as error:
                 self._take_back(draft, error)
@@ -286,13 +277,27 @@ class Run:
             self._checkpoint_if_due()
 
     # A commit in the making: opened, then written or taken back. While it is open the handle counts as lost: should an
-    # interrupt
-    # strike between these steps, the next use restores from the journal instead of trusting what is in memory.
+    # interrupt strike between these steps, the next use restores from the journal instead of trusting what is in
+    # memory.
 
     def _open_draft(self) -> _Draft:
         self._lost = True
-        self._draft = _Draft(self._at.state.begin())
-        return self._draft
+        try:
+            self._draft = _Draft(self._at.state.begin())
+            return self._draft
+        except BaseException:
+            self._draft = None
+            raise
+
+    def _forget_since(self, draft: _Draft) -> None:
+        """Take back a command that failed after some of its events were folded; fold the draft's other commands
+        again."""
+        draft.broken = True
+        state = self._at.state
+        state.put_back(draft.seq)
+        state.begin()
+        state.apply(draft.groups)
+        draft.broken = False
 
     def _write(self, draft: _Draft) -> None:
         """Make the draft durable. Everything is encoded before the store takes its lock."""
