@@ -46,7 +46,12 @@ def export_lines(journal: Journal, model: Model, run_id: str) -> Iterator[str]:
     a commit carries its ``link`` and the last line of the run ``"end": true``, so a shortened file is noticed.
     """
     head = journal.existing_head(run_id)
+    forked = head.origin is not None  # exported whole: an archive holds no reference to another run
+    chain = genesis(run_id)
     for commit in journal.commits(run_id, until=head.position):
+        if forked:
+            _, chain = seal_commit(chain, commit.groups)
+        link = chain if forked else commit.link
         seq = commit.first - 1
         for number, (at_ms, actor, command_id, fingerprint, cause, events) in enumerate(commit.groups):
             for wire in events:
@@ -67,7 +72,7 @@ def export_lines(journal: Journal, model: Model, run_id: str) -> Iterator[str]:
                     "group": number,
                 }
                 if seq == commit.last:
-                    line["link"] = commit.link.hex()
+                    line["link"] = link.hex()
                 if seq == head.position:
                     line["end"] = True
                 yield json.dumps(line, ensure_ascii=False, allow_nan=False, separators=(",", ":"))

@@ -11,6 +11,7 @@ from engine.archive import export_lines, import_lines
 from engine.checkpoint import CheckpointPolicy
 from engine.core.decider import Model
 from engine.core.envelope import Event
+from engine.fork import Deleted, delete_run, fork_run
 from engine.history import history
 from engine.restore import StartAt, restore
 from engine.run import Clock, wall_clock_ms
@@ -26,13 +27,16 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class RunSummary:
-    """One line of ``refold runs``: the run, its position, the link there (hex), and the positions that have a
-    checkpoint, newest first."""
+    """One line of ``refold runs``: the run, its position, the link there (hex), the positions that have a checkpoint,
+    newest
+    first, and for a fork the run and position it left."""
 
     run: str
     position: int
     link: str
     checkpoints: tuple[int, ...]
+    origin: str | None = None
+    origin_position: int | None = None
 
 
 def open_store(
@@ -103,7 +107,14 @@ class Store:
     def runs(self) -> Sequence[RunSummary]:
         """Return all runs, in order of id. Reads heads only, so one damaged run never hides the others."""
         return [
-            RunSummary(head.run_id, head.position, head.link.hex(), tuple(self.checkpoints.positions(head.run_id)))
+            RunSummary(
+                head.run_id,
+                head.position,
+                head.link.hex(),
+                tuple(self.checkpoints.positions(head.run_id)),
+                None if head.origin is None else head.origin.run_id,
+                None if head.origin is None else head.origin.position,
+            )
             for head in self.journal.heads()
         ]
 
@@ -131,6 +142,15 @@ class Store:
             after=after,
             until=until,
         )
+
+    def fork(self, run_id: str, new_id: str, *, at: int) -> LiveRun:
+        """Return a new run that shares the history of ``run_id`` up to ``at``; see :func:`engine.fork.fork_run`."""
+        fork_run(self.journal, run_id, new_id, at)
+        return self.run(new_id)
+
+    def delete(self, run_id: str) -> Deleted:
+        """Delete a run; what its forks need is kept out of sight. See :func:`engine.fork.delete_run`."""
+        return delete_run(self.journal, self.checkpoints, run_id)
 
     def verify(self, run_id: str, *, progress: Progress | None = None) -> Verdict:
         """Check a run and its checkpoints; see :func:`engine.verify.verify`."""

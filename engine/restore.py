@@ -10,7 +10,7 @@ an error.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
@@ -134,6 +134,9 @@ def fold(
         if progress is not None and state.seq - told >= _PROGRESS_EVERY:
             told = state.seq
             progress(told, wanted)
+    own = journal.lineage(run_id)[-1]
+    if state.seq == own.low:  # at the joint of a fork the chain goes on from the fork's own start
+        restored.link = own.start
 
 
 def _from_checkpoint(
@@ -148,25 +151,44 @@ def _from_checkpoint(
     """Return the state at the newest usable checkpoint, or None for genesis; note every one refused on the way."""
     if start == "genesis":
         return None
-    candidates: Sequence[int] = (start,) if isinstance(start, int) else checkpoints.positions(run_id, until=until)
-    for position in candidates:
+    for position, stream in _candidates(journal, checkpoints, run_id, until, start):
         try:
             if until is not None and position > until:
                 raise Rejected(f"it lies after position {until}")
-            chain = checkpoints.chain(run_id, position, model.fingerprint)
-            if journal.link_at(run_id, position) != chain[-1].link:
+            chain = checkpoints.chain(stream, position, model.fingerprint)
+            if journal.link_at(stream, position) != chain[-1].link:
                 raise Rejected("its link is not the journal's link there")
-            return _load(journal, model, run_id, chain)
+            loaded = _load(journal, model, run_id, chain)
         except Rejected as error:
-            if isinstance(start, int):
-                raise NotFound(
-                    f"run {run_id!r} cannot be restored from a checkpoint at {position}: {error}",
-                    hint="'refold checkpoint RUN --list' shows those that exist; --from genesis always works",
-                    run=run_id,
-                    position=position,
-                ) from error
             rejected.append((position, str(error)))
+        else:
+            if stream != run_id:  # a fork's first checkpoint cannot continue one of its origin: their chains are apart
+                loaded.base = None
+            return loaded
+    if isinstance(start, int):
+        reason = rejected[0][1] if rejected else f"there is none at {start}"
+        raise NotFound(
+            f"run {run_id!r} cannot be restored from a checkpoint at {start}: {reason}",
+            hint="'refold checkpoint RUN --list' shows those that exist; --from genesis always works",
+            run=run_id,
+            position=start,
+        )
     return None
+
+
+def _candidates(
+    journal: Journal, checkpoints: Checkpoints, run_id: str, until: int | None, start: StartAt
+) -> Iterator[tuple[int, str]]:
+    """Yield (position, stream) of the checkpoints to try, newest first: a fork may use those of the history it
+    shares."""
+    for segment in reversed(journal.lineage(run_id)):
+        ceiling = min((limit for limit in (segment.high, until) if limit is not None), default=None)
+        if isinstance(start, int):
+            if segment.low <= start and (segment.high is None or start <= segment.high):
+                yield start, segment.run_id
+        else:
+            for position in checkpoints.positions(segment.run_id, until=ceiling):
+                yield position, segment.run_id
 
 
 def _load(journal: Journal, model: Model, run_id: str, chain: Sequence[Checkpoint]) -> Restored:

@@ -17,8 +17,9 @@ from typing import Any, TypeAlias, TypeVar
 
 from engine.checkpoint import CheckpointPolicy, CheckpointTaken, take_checkpoint
 from engine.core.catalog import Wire
+from engine.core.codec import decode, encode_many
 from engine.core.decider import COMMAND_NOTED, Command, Model, ModelState, Moment, fingerprint_of
-from engine.core.envelope import Commit, Event, Group, events_of, group_of, merge, seal_commit
+from engine.core.envelope import EVENTS, Commit, Event, Group, events_of, group_of, merge, seal_commit
 from engine.core.errors import CommandMismatch, Conflict, EngineError, InvalidValue, Refused
 from engine.core.fields import TIME_MS, check_id
 from engine.core.handle import Outcome
@@ -79,6 +80,11 @@ class Run:
         self._behind = False  # a write may or may not have happened: look at the journal before the next step
         self._lost = False  # an interrupt left the state half-way: only the journal can give it back
         self._bytes_since = 0
+        head = journal.head(self.id)
+        if head is not None and head.hidden:
+            raise Conflict(
+                f"run {self.id!r} was deleted; forks still need its history", hint="use another id", run=self.id
+            )
         self._at: Restored = restore(journal, checkpoints, model, self.id, start=start)
         self.restored: RestoreReport = self._at.report
         """How the run was restored when it was opened."""
@@ -90,8 +96,12 @@ class Run:
 
     @property
     def position(self) -> int:
-        """The seq of the last event this handle knows, 0 for none."""
-        return self._at.state.seq
+        """The seq of the last event this handle knows, 0 for none. Never one that may still be taken back by another
+        thread."""
+        with self._lock:
+            if self._lost and self._draft is None:
+                self._catch_up()
+            return self._at.state.seq
 
     @property
     def model(self) -> Model:
@@ -192,26 +202,24 @@ class Run:
         actor = self.actor if actor is None else _named("actor", actor)
         if command_id is not None:
             _named("command_id", command_id)
-        if cause is not None and type(cause) is not int:
-            _named("cause", cause)
         at = self._now(at_ms)
         print_ = fingerprint() if command_id is not None else None
         with self._lock:
             self._ready()
             state = self._at.state
+            if cause is not None:
+                _check_cause(cause, state.seq)
             if command_id is not None and (row := state.ledger.rows.get(command_id)) is not None:
                 return self._repeated(command_id, print_, row)
             if self._draft is not None:
                 return self._decide_into(self._draft, decide, command_id, print_, actor, at, cause)
-            draft = self._open_draft()
+            draft = self._open_draft()  # kept here, not on the run: an interrupt must not leave it open for the next
             try:
                 outcome = self._decide_into(draft, decide, command_id, print_, actor, at, cause)
                 self._write(draft)
             except BaseException as error:
                 self._take_back(draft, error)
                 raise
-            finally:
-                self._draft = None
             self._checkpoint_if_due()
             return outcome
 
@@ -235,21 +243,25 @@ class Run:
             if not wires and command_id is not None:
                 wires = [COMMAND_NOTED.wire()]
                 state.apply_wire(wires[0])
+            if not wires:
+                return Outcome(before, 0, tuple)
+            if command_id is not None:
+                assert fingerprint is not None
+                state.note(command_id, fingerprint, before + 1, len(wires))
+            group = group_of(at_ms, actor, command_id, fingerprint, cause, wires)
+            shown = [*group[:-1], list(wires)]
+            merge(draft.groups, group)
         except BaseException:
             if state.seq != before:
                 self._forget_since(draft)
             raise
-        if not wires:
-            return Outcome(before, 0, tuple)
-        if command_id is not None:
-            assert fingerprint is not None
-            state.note(command_id, fingerprint, before + 1, len(wires))
-        group = group_of(at_ms, actor, command_id, fingerprint, cause, wires)
-        merge(draft.groups, group)
-        catalog = self._model.catalog
-        count = len(wires)
-        shown = [*group[:-1], list(wires)]
-        return Outcome(state.seq, count, lambda: list(events_of(Commit(before + 1, count, b"", [shown]), catalog)))
+        return Outcome(state.seq, len(wires), lambda: self._shown(before + 1, [shown]))
+
+    def _shown(self, first: int, groups: Sequence[Group]) -> Sequence[Event]:
+        """Return the events of groups as they will be read back, sharing nothing with the state that was folded from
+        them."""
+        count = sum(len(group[EVENTS]) for group in groups)
+        return list(events_of(Commit(first, count, b"", decode(encode_many(groups))), self._model.catalog))
 
     @contextmanager
     def batch(self) -> Iterator[None]:
@@ -265,6 +277,7 @@ class Run:
                 raise Refused("a batch is already open on this run", hint="end it first; batches do not nest")
             draft = self._open_draft()
             try:
+                self._draft = draft
                 yield
                 if draft.broken:
                     raise Refused("this batch was interrupted", hint="nothing of it is written; give it again")
@@ -282,12 +295,7 @@ class Run:
 
     def _open_draft(self) -> _Draft:
         self._lost = True
-        try:
-            self._draft = _Draft(self._at.state.begin())
-            return self._draft
-        except BaseException:
-            self._draft = None
-            raise
+        return _Draft(self._at.state.begin())
 
     def _forget_since(self, draft: _Draft) -> None:
         """Take back a command that failed after some of its events were folded; fold the draft's other commands
@@ -303,6 +311,7 @@ class Run:
         """Make the draft durable. Everything is encoded before the store takes its lock."""
         state = self._at.state
         if draft.groups:
+            assert sum(len(group[EVENTS]) for group in draft.groups) == state.seq - draft.seq, "folded, but not written"
             stored, link = seal_commit(self._at.link, draft.groups)
             draft.writing = True
             self._journal.append(self.id, draft.seq + 1, state.seq - draft.seq, stored, link)
@@ -333,11 +342,9 @@ class Run:
                 position=row.first,
             )
         first, last = row.first, row.first + row.count - 1
-        pending = [] if self._draft is None else list(self._draft.groups)
         if self._draft is not None and first > self._draft.seq:
-            draft_first = self._draft.seq + 1
-            whole = Commit(draft_first, last - draft_first + 1, b"", pending)
-            events = tuple(events_of(whole, self._model.catalog, first - 1, last))
+            pending = self._shown(self._draft.seq + 1, self._draft.groups)
+            events = tuple(event for event in pending if first <= event.seq <= last)
             return Outcome(last, row.count, lambda: events, repeated=True)
         return Outcome(last, row.count, lambda: self._events_between(first, last), repeated=True)
 
@@ -433,6 +440,16 @@ class _Ingest:
 
     def content(self) -> Any:
         return self._wires
+
+
+def _check_cause(cause: Any, position: int) -> None:
+    """Check that a cause is an id, or a position that is already there. Raises InvalidValue."""
+    if type(cause) is not int:
+        _named("cause", cause)
+    elif not 1 <= cause <= position:
+        raise InvalidValue(
+            "cause", f"{cause:.6g} is not one of the positions 1..{position}", hint="name an earlier event"
+        )
 
 
 def _named(what: str, value: Any) -> str:

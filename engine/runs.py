@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from functools import cached_property
 
 from engine.core.envelope import Event
+from engine.fork import fork_run
 from engine.history import history
 from engine.restore import restore
 from engine.run import Run
@@ -37,6 +38,20 @@ class LiveRun(Run):
         """Return the whole state as of ``position`` (0: before the first event), read-only. Raises NotFound,
         CorruptJournal."""
         return RunView(self.id, restore(self._journal, self._checkpoints, self._model, self.id, until=position))
+
+    def fork(self, new_id: str, *, at: int | None = None) -> LiveRun:
+        """Return a new run that shares this one's history up to ``at`` (default: here); see
+        :func:`engine.fork.fork_run`."""
+        fork_run(self._journal, self.id, new_id, self.position if at is None else at)
+        return LiveRun(
+            self._journal,
+            self._checkpoints,
+            self._model,
+            new_id,
+            actor=self.actor,
+            clock=self._clock,
+            policy=self._policy,
+        )
 
     def history(self, *, task: str | None = None, after: int = 0, until: int | None = None) -> Iterator[Event]:
         """Yield the events of this run, optionally those that name a task; see :func:`engine.history.history`."""

@@ -11,8 +11,9 @@ from engine.core.decider import Model, ModelState
 from engine.core.envelope import EVENTS, LINK_BYTES, Commit, genesis
 from engine.core.errors import CorruptJournal, EngineError, SchemaError
 from engine.restore import restore
-from engine.store import Checkpoints, Head, Journal, RawCommit
+from engine.store import Checkpoints, Head, Journal, RawCommit, Segment
 from engine.store.journal import open_row
+from engine.store.lineage import truncated
 
 __all__ = ["Fault", "Verdict", "verify"]
 
@@ -81,10 +82,15 @@ def verify(
     head = journal.existing_head(run_id)
     positions = sorted(checkpoints.positions(run_id))
     walk = _Walk(run_id, model, frozenset(positions))
-    for row in journal.raw(run_id):
-        walk.row(row)
-        if progress is not None:
-            progress(walk.last, head.position)
+    for segment in journal.lineage(run_id):
+        walk.enter(segment)
+        for row in journal.raw(segment.run_id, after=segment.low):
+            if segment.high is not None and walk.last >= segment.high:
+                break
+            walk.row(row, segment.high)
+            if progress is not None:
+                progress(walk.last, head.position)
+        walk.leave(segment)
     walk.end(head)
     for position in positions:
         walk.faults.extend(_check_checkpoint(journal, checkpoints, model, run_id, position, walk))
@@ -108,8 +114,28 @@ class _Walk:
         )  # None: the row before is gone, so the next cannot be checked against it
         self._state: ModelState | None = model.initial()  # None: after the first fault nothing can be folded
 
-    def row(self, row: RawCommit) -> None:
-        """Check one row and go on after it, whatever it holds."""
+    def enter(self, segment: Segment) -> None:
+        """Go on in another stream: the run's own, or one that a fork shares."""
+        self._link = segment.start
+
+    def leave(self, segment: Segment) -> None:
+        """Check that a shared stretch reaches the fork, and is the one that the fork left."""
+        if segment.high is None:
+            return
+        if self.last < segment.high:
+            expected = f"events of origin {segment.run_id!r} up to {segment.high}"
+            self.faults.append(
+                Fault(self.last + 1, "missing_origin", expected, f"the last one at {self.last}", _FROM_COPY)
+            )
+            self._state, self.last = None, segment.high
+        elif self._link != segment.joint and segment.joint is not None:
+            found = "none" if self._link is None else f"link {self._link.hex()}"
+            expected = f"link {segment.joint.hex()} where it left {segment.run_id!r}"
+            self.faults.append(Fault(segment.high, "broken_joint", expected, found, _FROM_COPY))
+            self._state = None
+
+    def row(self, row: RawCommit, high: int | None = None) -> None:
+        """Check one row, of a shared stretch up to ``high``, and go on after it, whatever it holds."""
         faults: list[Fault] = []
         if row.first != self.last + 1:
             faults.append(
@@ -122,13 +148,16 @@ class _Walk:
                 )
             )
             self._link = None
+        before = self._link
         commit = self._open(row, faults)
+        if commit is not None and high is not None and before is not None:
+            commit = truncated(commit, high, before)
         if commit is not None and not faults and self._state is not None:
             self._fold(commit, self._state, faults)
         if faults:
             self._state = None
         self.last = commit.last if commit is not None else _last_of(row)
-        self._link = row.stored[:LINK_BYTES] if type(row.stored) is bytes else None
+        self._link = commit.link if commit is not None else _stored_link(row)
         self.faults.extend(faults)
         if self._state is not None:
             self.intact_until = self.last
@@ -178,6 +207,12 @@ class _Walk:
         elif self._link is not None and self._link != head.link:
             expected, found = f"link {self._link.hex()}", f"link {head.link.hex()}"
             self.faults.append(Fault(self.last, "head_link", expected, found, _HEAD))
+
+
+def _stored_link(row: RawCommit) -> bytes | None:
+    """Return the link that a damaged row states; what follows is checked against it, so that a second fault is named
+    too."""
+    return row.stored[:LINK_BYTES] if type(row.stored) is bytes else None
 
 
 def _last_of(row: RawCommit) -> int:

@@ -1,10 +1,11 @@
 """Storage: journal, checkpoints and the databases under them. The only package that touches eventsourcing; it must
 never know what an event means."""
 
-from engine.store.backend import Backend, Head
+from engine.store.backend import Backend, Head, Origin
 from engine.store.checkpoints import Checkpoint, Checkpoints, Rejected, capture
 from engine.store.connect import connect
-from engine.store.journal import Journal, RawCommit, cut
+from engine.store.journal import Journal, RawCommit
+from engine.store.lineage import Segment, cut
 
 __all__ = [
     "Backend",
@@ -12,8 +13,10 @@ __all__ = [
     "Checkpoints",
     "Head",
     "Journal",
+    "Origin",
     "RawCommit",
     "Rejected",
+    "Segment",
     "capture",
     "connect",
     "cut",

@@ -15,16 +15,30 @@ from typing import Protocol
 
 from eventsourcing.persistence import AggregateRecorder, ApplicationRecorder
 
-__all__ = ["Backend", "CheckpointRecorder", "CommitRecorder", "Head"]
+__all__ = ["Backend", "CheckpointRecorder", "CommitRecorder", "Head", "Origin"]
 
 
 @dataclass(frozen=True, slots=True)
-class Head:
-    """The end of a run as of its last commit: position and link. Written in the commit's own transaction."""
+class Origin:
+    """Where a fork left another run: its id, the position, and the link there."""
 
     run_id: str
     position: int
     link: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """The end of a run as of its last commit: position and link. Written in the commit's own transaction.
+
+    ``hidden`` marks a deleted run whose events a fork still needs.
+    """
+
+    run_id: str
+    position: int
+    link: bytes
+    origin: Origin | None = None
+    hidden: bool = False
 
 
 class CommitRecorder(Protocol):
@@ -44,6 +58,15 @@ class CommitRecorder(Protocol):
         limit: int | None = None,
     ) -> Sequence[tuple[int, str, bytes]]:
         """Return (first seq, topic, state) of commits with ``gt < first <= lte``, in order of first seq."""
+        ...
+
+    def create(self, head: Head) -> None:
+        """Insert the head of a run that has no commits of its own yet. Raises IntegrityError when the run exists."""
+        ...
+
+    def erase(self, run_id: str, *, keep_until: int, hide: bool) -> None:
+        """Delete the commits after ``keep_until`` and the head, or with ``hide`` keep the head, hidden; one
+        transaction."""
         ...
 
     def head(self, run_id: str) -> Head | None: ...

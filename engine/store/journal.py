@@ -10,12 +10,13 @@ from typing import Final
 
 from eventsourcing.persistence import IntegrityError, PersistenceError
 
-from engine.core.envelope import COMMIT_TOPIC, LINK_BYTES, Commit, Group, genesis, open_commit
+from engine.core.envelope import COMMIT_TOPIC, LINK_BYTES, Commit, open_commit
 from engine.core.errors import Conflict, CorruptJournal, NotFound, SchemaError
-from engine.store.backend import Backend, Head
+from engine.store.backend import Backend, Head, Origin
 from engine.store.errors import translated, translation_of
+from engine.store.lineage import Segment, fork_genesis, lineage, truncated
 
-__all__ = ["Journal", "RawCommit", "cut"]
+__all__ = ["Journal", "RawCommit"]
 
 _PAGE_ROWS: Final = 128
 _PAGE_BYTES: Final = 1 << 20  # a page shrinks when commits are large, so that reading stays in bounded memory
@@ -65,12 +66,12 @@ class Journal:
     def heads(self) -> Sequence[Head]:
         """Return the ends of all runs, in order of run id."""
         with translated(self._where):
-            return self._commits.heads()
+            return [head for head in self._commits.heads() if not head.hidden]
 
     def existing_head(self, run_id: str) -> Head:
         """Return the end of a run. Raises NotFound."""
         head = self.head(run_id)
-        if head is None:
+        if head is None or head.hidden:
             raise NotFound(f"there is no run {run_id!r} in {self._where}", hint="'refold runs' lists them", run=run_id)
         return head
 
@@ -88,73 +89,161 @@ class Journal:
             mean = sum(len(stored) for _, _, stored in rows) // len(rows) + 1
             limit = max(1, min(_PAGE_ROWS, _PAGE_BYTES // mean))
 
+    def lineage(self, run_id: str) -> list[Segment]:
+        """Return where the run's positions lie: its own stream, and for a fork those of its origins, oldest first."""
+        return lineage(run_id, self.head)
+
     def commits(
         self, run_id: str, *, after: int = 0, link: bytes | None = None, until: int | None = None
     ) -> Iterator[Commit]:
-        """Yield checked commits from position ``after + 1`` on, until the one that holds ``until``.
+        """Yield checked commits from position ``after + 1`` on, until the one that holds ``until``; also across forks.
 
         ``after`` must be 0 or the last position of a commit, and ``link`` the link there. Raises CorruptJournal at the
-        first row that
-        does not continue the chain, also when the run ends before its recorded head.
+        first row that does not continue the chain, also when the run ends before its recorded head.
         """
         head = self.head(run_id)  # read before the rows: a writer may add some meanwhile, never take one away
-        previous = genesis(run_id) if link is None else link
-        last = after
-        for row in self.raw(run_id, after=after):
+        last, previous = after, link
+        for segment in self.lineage(run_id):
+            if segment.high is not None and last >= segment.high:
+                continue
+            if previous is None or last <= segment.low:
+                previous, last = segment.start, segment.low
+            for row in self.raw(segment.run_id, after=last):
+                if until is not None and last >= until:
+                    return
+                if segment.high is not None and last >= segment.high:
+                    break
+                if row.first != last + 1:
+                    expected = f"a commit at position {last + 1}"
+                    raise CorruptJournal(run_id, last + 1, expected, f"the next one at {row.first}")
+                commit = open_row(run_id, row, previous)
+                if segment.high is not None:
+                    commit = truncated(commit, segment.high, previous)
+                yield commit
+                previous, last = commit.link, commit.last
             if until is not None and last >= until:
                 return
-            if row.first != last + 1:
-                raise CorruptJournal(
-                    run_id, last + 1, f"a commit at position {last + 1}", f"the next one at {row.first}"
-                )
-            commit = open_row(run_id, row, previous)
-            yield commit
-            previous, last = commit.link, commit.last
-        self._check_end(run_id, head, last, previous, until)
+            if segment.high is not None:
+                _check_joint(run_id, segment, last, previous)
+        assert previous is not None, "a lineage ends with the run's own open segment"
+        _check_end(run_id, head, last, previous)
 
-    @staticmethod
-    def _check_end(run_id: str, head: Head | None, last: int, link: bytes, until: int | None) -> None:
-        if until is not None and last >= until:
-            return
-        if head is not None and last < head.position:
-            raise CorruptJournal(run_id, last + 1, f"commits up to position {head.position}", f"the last one at {last}")
-        if last and (head is None or (last == head.position and link != head.link)):
-            found = "none" if head is None else f"one with link {head.link.hex()[:16]}…"
-            raise CorruptJournal(run_id, last, f"a head record with link {link.hex()[:16]}…", found)
+    def containing(self, run_id: str, positions: Sequence[int]) -> Iterator[Commit]:
+        """Yield, each once and checked by its own link, the commits that hold the given ascending positions."""
+        segments = self.lineage(run_id)
+        done = 0
+        for position in positions:
+            if position <= done:
+                continue
+            segment = _segment_of(segments, position)
+            commit, _ = self._holding(run_id, segment, position)
+            done = commit.last if segment.high is None else min(commit.last, segment.high)
+            yield commit
+
+    def _holding(self, run_id: str, segment: Segment, position: int) -> tuple[Commit, bytes]:
+        """Return the checked commit of a segment that holds ``position``, and the link before it."""
+        with translated(self._where):
+            rows = self._commits.rows(segment.run_id, lte=position, desc=True, limit=2)
+        if not rows:
+            raise CorruptJournal(run_id, position, "a commit", "none")
+        first, topic, stored = rows[0]
+        previous = rows[1][2][:LINK_BYTES] if len(rows) == 2 else segment.start
+        commit = open_row(run_id, RawCommit(first, topic, stored), previous)
+        if commit.last < position:
+            raise CorruptJournal(run_id, position, "a commit that holds it", f"one that ends at {commit.last}")
+        return commit, previous
 
     def link_at(self, run_id: str, position: int) -> bytes | None:
-        """Return the stored link of the commit that ends at ``position``, or None when none does. Not checked against
-        its bytes."""
+        """Return the stored link of the commit of this stream that ends at ``position``, or None when none does.
+
+        Not checked against the commit's bytes: whoever compares it with a link of his own has then checked both.
+        """
+        head = self.head(run_id)
+        if head is None:
+            return None
+        if head.origin is not None and position == head.origin.position:
+            return fork_genesis(run_id, head.origin)
         with translated(self._where):
             rows = self._commits.rows(run_id, lte=position, desc=True, limit=1)
             following = self._commits.rows(run_id, gt=position, limit=1)
         if not rows:
             return None
-        ends_here = following[0][0] == position + 1 if following else self.ends_at(run_id, position)
+        ends_here = following[0][0] == position + 1 if following else head.position == position
         return rows[0][2][:LINK_BYTES] if ends_here else None
 
-    def ends_at(self, run_id: str, position: int) -> bool:
-        """Return whether the run's head is exactly ``position``."""
-        head = self.head(run_id)
-        return head is not None and head.position == position
+    # -- forks --------------------------------------------------------------------------------------------------------
 
-    def containing(self, run_id: str, positions: Sequence[int]) -> Iterator[Commit]:
-        """Yield, each once and checked by its own link, the commits that hold the given ascending positions."""
-        done = 0
-        for position in positions:
-            if position <= done:
-                continue
-            with translated(self._where):
-                rows = self._commits.rows(run_id, lte=position, desc=True, limit=2)
-            if not rows:
-                raise CorruptJournal(run_id, position, "a commit", "none")
-            first, topic, stored = rows[0]
-            previous = rows[1][2][:LINK_BYTES] if len(rows) == 2 else genesis(run_id)
-            commit = open_row(run_id, RawCommit(first, topic, stored), previous)
-            if commit.last < position:
-                raise CorruptJournal(run_id, position, "a commit that holds it", f"one that ends at {commit.last}")
-            done = commit.last
-            yield commit
+    def fork(self, run_id: str, new_id: str, position: int) -> Head:
+        """Make ``new_id`` a run that shares the history of ``run_id`` up to ``position``; constant in time and bytes.
+
+        Raises NotFound, Conflict when the new run exists, CorruptJournal when the commit at ``position`` is damaged.
+        """
+        head = self.existing_head(run_id)
+        if not 0 <= position <= head.position:
+            raise NotFound(
+                f"run {run_id!r} has no position {position}; it ends at {head.position}",
+                hint=f"choose 0..{head.position}",
+                run=run_id,
+                position=position,
+            )
+        # A position at or before the run's own origin belongs to the run it was forked from: name that one.
+        segment = _segment_of(self.lineage(run_id), position)
+        link = segment.start
+        if position > segment.low:
+            commit, previous = self._holding(run_id, segment, position)
+            link = truncated(commit, position, previous).link
+        origin = Origin(segment.run_id, position, link)
+        forked = Head(new_id, position, fork_genesis(new_id, origin), origin)
+        try:
+            self._commits.create(forked)
+        except IntegrityError:
+            raise Conflict(f"run {new_id!r} exists", hint="choose another name for the fork", run=new_id) from None
+        except (sqlite3.Error, PersistenceError) as error:
+            raise translation_of(error, self._where) from error
+        return forked
+
+    def forks_of(self, run_id: str) -> list[Head]:
+        """Return the runs, hidden ones included, whose origin is this run."""
+        with translated(self._where):
+            heads = self._commits.heads()
+        return [head for head in heads if head.origin is not None and head.origin.run_id == run_id]
+
+    def erase(self, run_id: str) -> int:
+        """Delete a run; keep, hidden, what its forks still need. Return the last position kept, 0 for none.
+
+        Raises NotFound.
+        """
+        self.existing_head(run_id)
+        forks = self.forks_of(run_id)
+        needed = max((head.origin.position for head in forks if head.origin is not None), default=0)
+        with translated(self._where):
+            self._commits.erase(run_id, keep_until=needed, hide=bool(forks))
+        return needed
+
+
+def _segment_of(segments: Sequence[Segment], position: int) -> Segment:
+    return next(segment for segment in segments if segment.high is None or position <= segment.high)
+
+
+def _check_joint(run_id: str, segment: Segment, last: int, link: bytes) -> None:
+    """Check that the shared history reaches the fork, and is the one that the fork left."""
+    assert segment.high is not None and segment.joint is not None
+    if last < segment.high:
+        expected = f"commits of origin {segment.run_id!r} up to position {segment.high}"
+        raise CorruptJournal(run_id, last + 1, expected, f"the last one at {last}")
+    if link != segment.joint:
+        expected = f"link {segment.joint.hex()[:16]}… where it left {segment.run_id!r}"
+        raise CorruptJournal(run_id, segment.high, expected, f"link {link.hex()[:16]}…")
+
+
+def _check_end(run_id: str, head: Head | None, last: int, link: bytes) -> None:
+    """Check the last commit against the head record."""
+    if head is not None and last < head.position:
+        expected = f"commits up to position {head.position}"
+        raise CorruptJournal(run_id, last + 1, expected, f"the last one at {last}")
+    if last and (head is None or (last == head.position and link != head.link)):
+        found = "none" if head is None else f"one with link {bytes(head.link).hex()[:16]}…"
+        raise CorruptJournal(run_id, last, f"a head record with link {link.hex()[:16]}…", found)
 
 
 def open_row(run_id: str, row: RawCommit, previous: bytes) -> Commit:
@@ -170,17 +259,3 @@ def open_row(run_id: str, row: RawCommit, previous: bytes) -> Commit:
     if type(row.stored) is not bytes:
         raise CorruptJournal(run_id, row.first, "bytes", type(row.stored).__name__)
     return open_commit(run_id, row.first, previous, row.stored)
-
-
-def cut(commit: Commit, until: int | None) -> Sequence[Group]:
-    """Return the groups of a commit up to and including position ``until``; the commit itself is left alone."""
-    if until is None or commit.last <= until:
-        return commit.groups
-    keep = until - commit.first + 1
-    groups: list[Group] = []
-    for group in commit.groups:
-        if keep <= 0:
-            break
-        groups.append([*group[:-1], group[-1][:keep]])
-        keep -= len(group[-1])
-    return groups

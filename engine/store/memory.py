@@ -9,10 +9,11 @@ from __future__ import annotations
 from bisect import bisect_right, insort
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
-from eventsourcing.persistence import StoredEvent
+from eventsourcing.persistence import IntegrityError, StoredEvent
 from eventsourcing.popo import POPOAggregateRecorder, POPOApplicationRecorder
 
 from engine.store.backend import Head
@@ -46,9 +47,29 @@ class _MemoryCommits(_Indexed, POPOApplicationRecorder):
 
     def record(self, run_id: str, first: int, topic: str, state: bytes, head: Head) -> None:
         with self._database_lock:
+            known = self._heads.get(run_id)
+            if (0 if known is None else known.position) != first - 1 or (known is not None and known.hidden):
+                raise IntegrityError(f"the head of run {run_id} is not where this writer left it")
             self.insert_events([StoredEvent(run_id, first, topic, state)])
             insort(self._versions[run_id], first)
-            self._heads[run_id] = head
+            self._heads[run_id] = head if known is None else replace(head, origin=known.origin)
+
+    def create(self, head: Head) -> None:
+        with self._database_lock:
+            if head.run_id in self._heads:
+                raise IntegrityError(f"run {head.run_id} exists")
+            self._heads[head.run_id] = head
+
+    def erase(self, run_id: str, *, keep_until: int, hide: bool) -> None:
+        with self._database_lock:
+            for version in [version for version in self._versions[run_id] if version > keep_until]:
+                slot = self._stored_events_index[run_id].pop(version)
+                self._stored_events[slot] = StoredEvent(run_id, version, "", b"")
+                self._versions[run_id].remove(version)
+            if hide:
+                self._heads[run_id] = replace(self._heads[run_id], hidden=True)
+            else:
+                self._heads.pop(run_id, None)
 
     def select_events(
         self,

@@ -32,7 +32,7 @@ from eventsourcing.sqlite import (
 )
 
 from engine.core.errors import BackendUnavailable, NotAStore, NotFound, SchemaError
-from engine.store.backend import Head
+from engine.store.backend import Head, Origin
 from engine.store.errors import translated
 
 __all__ = ["BUSY_TIMEOUT_S", "SqliteBackend"]
@@ -107,14 +107,18 @@ class _Datastore(SQLiteDatastore):
         finally:
             self.pool.put_connection(connection)
 
-    def write(self, statements: Sequence[tuple[str, Sequence[Any]]]) -> None:
-        """Run statements as one durable transaction: ``transaction(commit=True)`` without what that costs per
-        command."""
+    def write(self, statements: Sequence[tuple[str, Sequence[Any]]], *, changing: int | None = None) -> None:
+        """Run statements as one durable transaction: ``transaction(commit=True)`` without what that costs per command.
+
+        With ``changing`` the last one must change so many rows, or nothing is written and IntegrityError is raised.
+        """
         with self._write_lock:
             cursor = self._begin()
             try:
                 for statement, parameters in statements:
                     cursor.execute(statement, parameters)
+                if changing is not None and cursor.rowcount != changing:
+                    raise sqlite3.IntegrityError("the run's head is not where this writer left it")
                 cursor.execute("COMMIT")
             except BaseException:
                 self._abandon()
@@ -164,10 +168,12 @@ class _Commits(SQLiteApplicationRecorder):
 
     def __init__(self, datastore: _Datastore) -> None:
         super().__init__(datastore)
-        self._upsert_head = (
-            "INSERT INTO run_heads VALUES (?,?,?) "
-            "ON CONFLICT (run_id) DO UPDATE SET position=excluded.position, link=excluded.link"
+        self._first_head = (
+            "INSERT INTO run_heads (run_id, position, link) VALUES (?,?,?) "
+            "ON CONFLICT (run_id) DO UPDATE SET position=excluded.position, link=excluded.link "
+            "WHERE run_heads.position=0 AND run_heads.hidden=0"
         )
+        self._next_head = "UPDATE run_heads SET position=?, link=? WHERE run_id=? AND position=? AND hidden=0"
         self.insert_events_statement = (
             f"INSERT INTO {self.events_table_name} (originator_id, originator_version, topic, state) VALUES (?,?,?,?)"
         )
@@ -181,9 +187,10 @@ class _Commits(SQLiteApplicationRecorder):
             "topic TEXT NOT NULL, state BLOB NOT NULL, "
             "UNIQUE (originator_id, originator_version))",
             "CREATE TABLE IF NOT EXISTS run_heads ("
-            "run_id TEXT PRIMARY KEY, position INTEGER NOT NULL, link BLOB NOT NULL) WITHOUT ROWID",
-            # SQLite gives the number of a deleted last row to the next one, which would hide it from readers that
-            # follow
+            "run_id TEXT PRIMARY KEY, position INTEGER NOT NULL, link BLOB NOT NULL, "
+            "origin_run TEXT, origin_position INTEGER, origin_link BLOB, "
+            "hidden INTEGER NOT NULL DEFAULT 0) WITHOUT ROWID",
+            # SQLite gives the number of a deleted last row to the next one, which would hide it from readers that go
             # by number. AUTOINCREMENT prevents that at a tenth of every commit; a tombstone costs only the delete.
             f"CREATE TRIGGER IF NOT EXISTS keep_last_number AFTER DELETE ON {self.events_table_name} "
             f"WHEN old.rowid > (SELECT coalesce(max(rowid), 0) FROM {self.events_table_name}) BEGIN "
@@ -191,13 +198,12 @@ class _Commits(SQLiteApplicationRecorder):
         ]
 
     def record(self, run_id: str, first: int, topic: str, state: bytes, head: Head) -> None:
+        if first == 1:
+            move: tuple[str, Sequence[Any]] = (self._first_head, (run_id, head.position, head.link))
+        else:
+            move = (self._next_head, (head.position, head.link, run_id, first - 1))
         try:
-            self.datastore.write(
-                (
-                    (self.insert_events_statement, (run_id, first, topic, state)),
-                    (self._upsert_head, (head.run_id, head.position, head.link)),
-                )
-            )
+            self.datastore.write(((self.insert_events_statement, (run_id, first, topic, state)), move), changing=1)
         except sqlite3.IntegrityError as error:
             raise IntegrityError(error) from error
 
@@ -239,16 +245,46 @@ class _Commits(SQLiteApplicationRecorder):
         rows = self.rows(str(originator_id), gt=gt, lte=lte, desc=desc, limit=limit)
         return [StoredEvent(str(originator_id), version, topic, state) for version, topic, state in rows]
 
+    def create(self, head: Head) -> None:
+        origin = head.origin
+        assert origin is not None
+        values = (head.run_id, head.position, head.link, origin.run_id, origin.position, origin.link)
+        try:
+            self.datastore.write(((f"INSERT INTO run_heads ({_HEAD}) VALUES (?,?,?,?,?,?,0)", values),))
+        except sqlite3.IntegrityError as error:
+            raise IntegrityError(error) from error
+
+    def erase(self, run_id: str, *, keep_until: int, hide: bool) -> None:
+        head = "UPDATE run_heads SET hidden=1 WHERE run_id=?" if hide else "DELETE FROM run_heads WHERE run_id=?"
+        self.datastore.write(
+            (
+                (
+                    f"DELETE FROM {self.events_table_name} WHERE originator_id=? AND originator_version>?",
+                    (run_id, keep_until),
+                ),
+                (head, (run_id,)),
+            )
+        )
+
     def head(self, run_id: str) -> Head | None:
         with self.datastore.transaction(commit=False) as c:
-            c.execute("SELECT run_id, position, link FROM run_heads WHERE run_id=?", (run_id,))
+            c.execute(f"SELECT {_HEAD} FROM run_heads WHERE run_id=?", (run_id,))
             row = c.fetchone()
-            return None if row is None else Head(*row)
+            return None if row is None else _head(row)
 
     def heads(self) -> Sequence[Head]:
         with self.datastore.transaction(commit=False) as c:
-            c.execute("SELECT run_id, position, link FROM run_heads ORDER BY run_id")
-            return [Head(*row) for row in c.fetchall()]
+            c.execute(f"SELECT {_HEAD} FROM run_heads ORDER BY run_id")
+            return [_head(row) for row in c.fetchall()]
+
+
+_HEAD: Final = "run_id, position, link, origin_run, origin_position, origin_link, hidden"
+
+
+def _head(row: Sequence[Any]) -> Head:
+    run_id, position, link, origin_run, origin_position, origin_link, hidden = row
+    origin = None if origin_run is None else Origin(origin_run, origin_position, origin_link)
+    return Head(run_id, position, link, origin, bool(hidden))
 
 
 class _Checkpoints(SQLiteAggregateRecorder):

@@ -1,0 +1,62 @@
+"""Fork and delete: a new run from a point of another's history, and what becomes of a history that forks still need.
+
+A fork must never copy events; it shares them, and names where it left.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from engine.core.errors import InvalidValue
+from engine.core.fields import check_id
+from engine.store import Checkpoints, Journal
+
+__all__ = ["Deleted", "Forked", "delete_run", "fork_run"]
+
+
+@dataclass(frozen=True, slots=True)
+class Forked:
+    """A fork that was made: its id, the run that holds the events before it, and the position where it left."""
+
+    run: str
+    origin: str
+    position: int
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the fork for ``--json``."""
+        return {"run": self.run, "origin": self.origin, "position": self.position}
+
+
+@dataclass(frozen=True, slots=True)
+class Deleted:
+    """A run that was deleted; events up to ``kept_until`` stay, out of sight, for the forks named in ``needed_by``."""
+
+    run: str
+    kept_until: int
+    needed_by: tuple[str, ...]
+
+
+def fork_run(journal: Journal, run_id: str, new_id: str, at: int) -> Forked:
+    """Make ``new_id`` a run that shares the history of ``run_id`` up to position ``at``; constant in time and bytes.
+
+    Raises NotFound (no such run or position), Conflict (the new run exists), InvalidValue, CorruptJournal.
+    """
+    try:
+        check_id(new_id)
+    except InvalidValue as error:
+        raise error.at("run id") from None
+    head = journal.fork(run_id, new_id, at)
+    assert head.origin is not None
+    return Forked(new_id, head.origin.run_id, at)
+
+
+def delete_run(journal: Journal, checkpoints: Checkpoints, run_id: str) -> Deleted:
+    """Delete a run and its checkpoints; keep out of sight what its forks need. Raises NotFound.
+
+    A run kept for its forks keeps its name: a new run of that name would be refused.
+    """
+    forks = tuple(head.run_id for head in journal.forks_of(run_id))
+    kept = journal.erase(run_id)
+    checkpoints.delete(run_id, gte=0 if not forks else kept + 1)
+    return Deleted(run_id, kept, forks)
