@@ -448,7 +448,7 @@ def _check_cause(cause: Any, position: int) -> None:
         _named("cause", cause)
     elif not 1 <= cause <= position:
         raise InvalidValue(
-            "cause", f"{cause:.6g} is not one of the positions 1..{position}", hint="name an earlier event"
+            "cause", f"it is none of the positions 1..{position}", hint="name an earlier event of this run"
         )
 
 

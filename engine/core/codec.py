@@ -15,11 +15,30 @@ from typing import Any, Final, NoReturn
 
 import cbor2
 
-from engine.core.errors import InvalidValue
-from engine.core.limits import CONTAINER_ENTRIES_MAX, I64_MIN, NESTING_DEPTH_MAX, TEXT_BYTES_MAX, U64_MAX
+from engine.core.errors import InvalidValue, LimitExceeded
+from engine.core.limits import (
+    COMMIT_BYTES_MAX,
+    CONTAINER_ENTRIES_MAX,
+    EVENT_BYTES_MAX,
+    I64_MIN,
+    JSON_ENTRIES_MAX,
+    NESTING_DEPTH_MAX,
+    TEXT_BYTES_MAX,
+    U64_MAX,
+)
 
-__all__ = ["NotCanonical", "decode", "decode_canonical", "digest", "encode", "encode_many", "normalise"]
+__all__ = [
+    "NotCanonical",
+    "decode",
+    "decode_canonical",
+    "digest",
+    "encode",
+    "encode_exactly",
+    "encode_many",
+    "normalise",
+]
 
+_SEVERAL: Final = "use several batches"
 _DECODE_DEPTH_MAX: Final = NESTING_DEPTH_MAX + 16  # the envelope and the record around a user's value
 
 
@@ -42,11 +61,38 @@ def encode(value: Any) -> bytes:
     return data
 
 
-def encode_many(value: Any) -> bytes:
-    """Return the same bytes as :func:`encode`, in two thirds of the time when the value holds many small arrays."""
-    buffer = BytesIO()
+class _Bounded(BytesIO):
+    """A buffer that refuses to grow past its limit: one text met a thousand times is small in memory, not on disk."""
+
+    room = COMMIT_BYTES_MAX
+
+    def write(self, data: Any, /) -> int:
+        self.room -= len(data)
+        if self.room < 0:
+            raise LimitExceeded("COMMIT_BYTES_MAX", COMMIT_BYTES_MAX - self.room, COMMIT_BYTES_MAX, hint=_SEVERAL)
+        return super().write(data)
+
+
+def encode_many(value: Any, *, bounded: bool = False) -> bytes:
+    """Return the same bytes as :func:`encode`, in two thirds of the time when the value holds many small arrays.
+
+    ``bounded`` raises LimitExceeded before they outgrow COMMIT_BYTES_MAX.
+    """
+    buffer = _Bounded() if bounded else BytesIO()
     cbor2.CBOREncoder(buffer).encode(value)
     return buffer.getvalue()
+
+
+def encode_exactly(value: Any, path: str) -> bytes:
+    """Return the bytes of a value nobody has checked. Raises InvalidValue when they would not give back plain values:
+    the plain encoder writes a set, a date or a large integer as a tag, and no reader of ours takes a tag."""
+    try:
+        data = encode(value)
+        decode(data)
+    except (cbor2.CBORError, ValueError, RecursionError, TypeError) as error:
+        problem = f"cannot be kept exactly: {error}"
+        raise InvalidValue(path, problem, hint="plain values only: None, bool, int, float, str, bytes, list") from None
+    return data
 
 
 def decode(data: bytes) -> Any:
@@ -61,7 +107,7 @@ def decode(data: bytes) -> Any:
             allow_indefinite=False,
             allow_duplicate_keys=False,
         )
-    except (cbor2.CBORError, ValueError, RecursionError, MemoryError, OverflowError, TypeError) as error:
+    except (cbor2.CBORError, ValueError, RecursionError, OverflowError, TypeError) as error:
         raise NotCanonical(str(error) or type(error).__name__) from error
 
 
@@ -105,13 +151,20 @@ def normalise(value: Any, path: str = "", *, depth: int = 0, entries_max: int = 
     """Return a fresh copy of a JSON value in canonical form, sharing nothing with the caller's.
 
     Kept exactly: None, bool, int in -2^63..2^64-1, finite float, str, list, dict with str keys. -0.0 becomes 0.0 and
-    map keys are put in
-    the order of their encoded bytes; both are equal values in JSON. Everything else (subclasses, tuples, sets, bytes,
-    Decimal, NaN, dates,
-    lone surrogates, cycles, more than 64 levels or 1024 entries a container) raises InvalidValue with the path to it.
+    map keys are put in the order of their encoded bytes; both are equal values in JSON. Everything else (subclasses,
+    tuples, sets, bytes, Decimal, NaN, dates, lone surrogates, cycles, more than 64 levels or 1024 entries a container)
+    raises InvalidValue with the path to it; a value that no event could hold raises LimitExceeded.
     """
+    return _normalise(value, path, depth, entries_max, [JSON_ENTRIES_MAX, EVENT_BYTES_MAX])
+
+
+def _normalise(value: Any, path: str, depth: int, entries_max: int, room: list[int]) -> Any:
+    """Do :func:`normalise`; ``room`` is what is left of the whole value's entries and text."""
     kind = type(value)
     if kind is str:
+        room[1] -= len(value)
+        if room[1] < 0:
+            raise LimitExceeded("EVENT_BYTES_MAX", EVENT_BYTES_MAX - room[1], EVENT_BYTES_MAX)
         return text(value, path)
     if value is None or kind is bool:
         return value
@@ -133,17 +186,20 @@ def normalise(value: Any, path: str = "", *, depth: int = 0, entries_max: int = 
         raise InvalidValue(path, f"nested deeper than {NESTING_DEPTH_MAX} levels, or a cycle")
     if len(value) > entries_max:
         raise InvalidValue(path, f"{len(value)} entries in one container, the maximum is {entries_max}")
+    room[0] -= len(value)
+    if room[0] < 0:
+        raise LimitExceeded("JSON_ENTRIES_MAX", JSON_ENTRIES_MAX - room[0], JSON_ENTRIES_MAX)
     if kind is list:
-        return [
-            normalise(item, f"{path}[{index}]", depth=depth + 1, entries_max=entries_max)
-            for index, item in enumerate(value)
-        ]
+        return [_normalise(item, f"{path}[{index}]", depth + 1, entries_max, room) for index, item in enumerate(value)]
     pairs = []
     for key, item in value.items():
-        name = text(key, f"{path}.<key {key!r:.40}>")
-        pairs.append(
-            (name, normalise(item, f"{path}.{name}" if path else name, depth=depth + 1, entries_max=entries_max))
-        )
+        try:
+            name = text(key, "")
+        except InvalidValue as error:
+            shown = f"{key!r:.40}" if type(key) is str else type(key).__name__
+            raise InvalidValue(f"{path}.<key {shown}>", error.problem, hint=error.hint) from None
+        room[1] -= len(name)
+        pairs.append((name, _normalise(item, f"{path}.{name}" if path else name, depth + 1, entries_max, room)))
     # The order of encoded bytes: shorter UTF-8 first (the head holds the length), then bytewise.
     pairs.sort(key=lambda pair: (len(raw := pair[0].encode()), raw))
     return dict(pairs)

@@ -17,7 +17,7 @@ from types import MethodType
 from typing import Any, Protocol, TypeAlias
 
 from engine.core.catalog import Catalog, EventType, Tag, Upcast, Wire
-from engine.core.codec import encode
+from engine.core.codec import encode, encode_exactly
 from engine.core.envelope import Group
 from engine.core.errors import Refused, SchemaError
 from engine.core.table import Table
@@ -380,5 +380,6 @@ class Model:
 
 def fingerprint_of(command: Command) -> bytes:
     """Return what identifies a command's content, for the ledger: 16 bytes of SHA-256 over projection, name and
-    content."""
-    return sha256(encode([command.projection, command.name, command.content()])).digest()[:16]
+    content. Raises InvalidValue when the content is not plain values."""
+    content = [command.projection, command.name, command.content()]
+    return sha256(encode_exactly(content, command.name)).digest()[:16]

@@ -116,7 +116,7 @@ def seal_commit(previous: bytes, groups: Sequence[Group]) -> tuple[bytes, bytes]
     assert count, "a commit holds at least one event"
     if count > COMMIT_EVENTS_MAX:
         raise LimitExceeded("COMMIT_EVENTS_MAX", count, COMMIT_EVENTS_MAX, hint="use several batches")
-    body = encode_many(groups) if count > 8 else encode(groups)
+    body = encode_many(groups, bounded=True) if count > 8 else encode(groups)
     if len(body) > EVENT_BYTES_MAX:  # otherwise no event in it can be larger
         size = max(len(encode(wire)) for group in groups for wire in group[EVENTS])
         if size > EVENT_BYTES_MAX:

@@ -1,7 +1,8 @@
 """Every limit of refold, in one place. A limit that is not named here must not exist elsewhere.
 
-A value over its limit is refused before anything is written, with :class:`engine.core.errors.LimitExceeded`
-naming the limit by the constant's own name.
+What is over its limit is refused before anything is written: one value in a field with
+:class:`engine.core.errors.InvalidValue` and the path to it, everything else with
+:class:`engine.core.errors.LimitExceeded` naming the limit by the constant's own name.
 """
 
 from __future__ import annotations
@@ -28,6 +29,10 @@ NESTING_DEPTH_MAX: Final = 64
 
 CONTAINER_ENTRIES_MAX: Final = 1024
 """Entries of one list or map inside one JSON value (rule of spec/task-control.md section 1)."""
+
+JSON_ENTRIES_MAX: Final = 1_000_000
+"""Entries of all lists and maps inside one JSON value, each counted as often as it would be written: a list that holds
+one list many times over, level upon level, is small in memory and without end on disk."""
 
 SWARM_WORKERS_MAX: Final = 65_536
 """Workers of one swarm."""
