@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import sys
+import traceback
 from collections.abc import Sequence
 from importlib import import_module
 from typing import Any, Final
@@ -84,6 +85,10 @@ class Refold(click.Group):
             return Failed.used_wrongly(error, prog_name).show(as_json=as_json)
         except OSError as error:
             return Failed.at_file(error).show(as_json=as_json)
+        except Exception as error:
+            if not as_json:
+                traceback.print_exc()
+            return Failed.by_a_bug(error).show(as_json=as_json)
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
@@ -116,12 +121,17 @@ def _show_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
         ctx.exit()
 
 
-@click.group(cls=Refold, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.group(
+    cls=Refold,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
 @store_option
 @click.option(
     "--version", is_flag=True, expose_value=False, is_eager=True, callback=_show_version, help="Show the version."
 )
-def refold() -> None:
+@click.pass_context
+def refold(ctx: click.Context) -> None:
     """Checkpoints and exact restores for agent and task runtimes, by event sourcing.
 
     Every change of a run is an appended event; a state is a fold of its events, so a restored run is the run that was
@@ -140,8 +150,11 @@ def refold() -> None:
       1  a finding: 'verify' found a fault, 'demo' could not prove something
       2  wrong usage: an option, a file or a value that cannot be used; a run or position that is not there
       3  store trouble: missing, not a store, damaged, locked, full, written by a newer refold
+     70  a bug in refold, with its traceback
     With --json an error is {"error": {"code", "message", "hint"}} on standard error.
     """
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help())
 
 
 def main() -> None:

@@ -18,7 +18,9 @@ from engine.app.shell import is_terminal, stdout_is_terminal
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["JsonList", "print_json", "print_table", "printable", "progress_bar", "when"]
+    from projections.tasks import TaskControlState
+
+__all__ = ["JsonList", "print_json", "print_table", "print_tasks", "printable", "progress_bar", "when"]
 
 _PIPED_WIDTH: Final = 4000
 """Wide enough that no cell is cut or folded when the output goes to a file or another program."""
@@ -86,7 +88,34 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, right:
         table.add_column(column, justify="right" if column in right else "left", overflow="fold")
     for row in rows:
         table.add_row(*(Text("" if cell is None else printable(str(cell))) for cell in row))
-    _console().print(table)
+    console = _console()
+    with console.capture() as capture:
+        console.print(table)
+    for line in capture.get().splitlines():
+        click.echo(line.rstrip())
+
+
+def print_tasks(rows: Iterable[TaskControlState]) -> None:
+    """Print a task table, a row a task, in the order given."""
+    cells = []
+    for row in rows:
+        why = row.termination or row.wait
+        process = row.process
+        cells.append(
+            (
+                row.task_id,
+                row.parent_task_id,
+                row.lifecycle if why is None else f"{row.lifecycle} ({why})",
+                ", ".join(row.waiting_on),
+                None if process is None else process.role,
+                None if process is None else process.isolation,
+                ", ".join(row.capability_ids),
+                row.tokens_used,
+                row.turns_used,
+            )
+        )
+    columns = ("task", "parent", "lifecycle", "waiting on", "role", "isolation", "capabilities", "tokens", "turns")
+    print_table(columns, cells, right=("tokens", "turns"))
 
 
 @contextmanager

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
-from engine.core.errors import EngineError, NotFound, Refused
+from engine.core.errors import EngineError, ImportRefused, NotFound, Refused
 
 if TYPE_CHECKING:
     from engine.open_store import Store
 
-__all__ = ["Failed", "command_options", "opened_store", "position_option", "store_option", "store_url"]
+__all__ = ["POSITION", "Failed", "command_options", "opened_store", "position_option", "store_option", "store_url"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -25,12 +25,13 @@ STORE_VARIABLE: Final = "REFOLD_STORE"
 
 WRONG_USAGE: Final = 2
 STORE_TROUBLE: Final = 3
+INTERNAL_ERROR: Final = 70
 
 _STORE = "refold.store"
 
 
 class Failed(Exception):
-    """A failure as the user sees it: code, message, hint, details, and the exit code."""
+    """A failure as the user sees it: what ``--json`` prints, and the exit code."""
 
     def __init__(self, shape: dict[str, Any], exit_code: int) -> None:
         super().__init__(shape["message"])
@@ -39,8 +40,16 @@ class Failed(Exception):
 
     @classmethod
     def by(cls, error: EngineError) -> Failed:
-        """Return the failure for an engine's error: what the caller asked wrongly is 2, what the store cannot do 3."""
-        return cls(error.to_json(), WRONG_USAGE if isinstance(error, Refused | NotFound) else STORE_TROUBLE)
+        """Return the failure for an engine's error: what was asked wrongly is 2, what the store cannot do is 3."""
+        return cls.with_code(error, WRONG_USAGE if isinstance(error, Refused | NotFound) else STORE_TROUBLE)
+
+    @classmethod
+    def with_code(cls, error: EngineError, exit_code: int) -> Failed:
+        """Return the failure for an engine's error with an exit code of one's own choice."""
+        shape: dict[str, Any] = {"code": error.code, "message": error.message, "hint": error.hint}
+        if isinstance(error, ImportRefused):
+            shape["violations"] = error.violations
+        return cls(shape, exit_code)
 
     @classmethod
     def used_wrongly(cls, error: click.ClickException, prog_name: str) -> Failed:
@@ -61,6 +70,13 @@ class Failed(Exception):
         }
         return cls(shape, WRONG_USAGE)
 
+    @classmethod
+    def by_a_bug(cls, error: Exception) -> Failed:
+        """Return the failure for what refold did not foresee; its exit code is no answer of any command."""
+        hint = "this is a bug in refold: report it with the traceback (without --json it is printed)"
+        shape = {"code": "internal_error", "message": f"{type(error).__name__}: {error}", "hint": hint}
+        return cls(shape, INTERNAL_ERROR)
+
     def show(self, *, as_json: bool) -> int:
         """Print the failure on standard error; return its exit code."""
         from engine.app.output import printable
@@ -69,19 +85,12 @@ class Failed(Exception):
             click.echo(json.dumps({"error": self.shape}), err=True)
         else:
             click.echo(f"error: {printable(self.shape['message'])}", err=True)
-            for line in _further(self.shape.get("details", {})):
-                click.echo(f"  - {printable(line)}", err=True)
+            violations = self.shape.get("violations", [])
+            for violation in violations if len(violations) > 1 else ():  # a single one is the message
+                click.echo(f"  - {printable(json.dumps(violation, ensure_ascii=False))}", err=True)
             if self.shape["hint"]:
                 click.echo(f"hint: {printable(self.shape['hint'])}", err=True)
         return self.exit_code
-
-
-def _further(details: dict[str, Any]) -> list[str]:
-    """Return a line for every violation when there are several; one stands in the message already."""
-    violations = details.get("violations", [])
-    if len(violations) < 2:
-        return []
-    return [text if isinstance(text, str) else json.dumps(text, ensure_ascii=False) for text in violations]
 
 
 def _keep_store(ctx: click.Context, _: click.Parameter, url: str | None) -> None:
@@ -107,11 +116,15 @@ def command_options(function: F) -> F:
     return flag(store_option(function))
 
 
+POSITION: Final = click.IntRange(0, 2**63 - 1)
+"""What a position may be on the command line; whether it exists, the run knows."""
+
+
 def position_option(function: F) -> F:
     """Add ``--at N``, the position to look at (as ``at``)."""
-    return click.option(
-        "--at", type=click.IntRange(min=0), metavar="N", help="As of event N (0: before the first). Default: now."
-    )(function)
+    return click.option("--at", type=POSITION, metavar="N", help="As of event N (0: before the first). Default: now.")(
+        function
+    )
 
 
 def store_url() -> str:
@@ -133,7 +146,7 @@ def opened_store(*, create: bool = False, read_only: bool = True) -> Iterator[St
     try:
         store = open_store(store_url(), create=create, read_only=read_only)
     except EngineError as error:
-        raise Failed(error.to_json(), STORE_TROUBLE) from error
+        raise Failed.with_code(error, STORE_TROUBLE) from error
     with store:
         yield store
 

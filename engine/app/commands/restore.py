@@ -1,0 +1,60 @@
+"""``refold restore``: fold a run again, and say what was used for it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from engine.app.output import print_json, printable, progress_bar
+from engine.app.shell import POSITION, command_options, opened_store
+
+
+def _start_at(ctx: click.Context, param: click.Parameter, value: str | None) -> str | int:
+    """Return where to start: the best checkpoint, ``genesis``, or the position of a checkpoint."""
+    if value is None or value == "genesis":
+        return value or "best"
+    try:
+        return int(POSITION.convert(value, param, ctx))
+    except click.BadParameter:
+        raise click.BadParameter(
+            f"{value!r} is neither 'genesis' nor the position of a checkpoint", ctx, param
+        ) from None
+
+
+@click.command("restore")
+@click.argument("run")
+@click.option(
+    "--from",
+    "start",
+    metavar="genesis|N",
+    callback=_start_at,
+    help="Start at nothing, or at the checkpoint at N, instead of at the newest good checkpoint.",
+)
+@command_options
+def command(run: str, start: Any, as_json: bool) -> None:
+    """Restore a run and report how: which checkpoint was used, how many events were folded after it.
+
+    A checkpoint that does not verify is not used and is listed as rejected, with the reason; an older one serves, or
+    the whole journal. The digest is the same whatever was used: that is what checkpoints may never change.
+
+    \b
+    Examples:
+      refold restore nightly
+      refold restore nightly --from genesis
+    """
+    with opened_store() as store, progress_bar(f"folding {run}") as progress:
+        view = store.view(run, start=start, progress=progress)
+        digest = view.digest()
+    report = view.report.to_json()
+    seconds = report.pop("seconds")
+    if as_json:
+        print_json({"run": run, "position": view.position, "digest": digest, **report})
+        return
+    used = report["used"]
+    click.echo(f"run {printable(run)} restored to position {view.position}")
+    click.echo(f"used           {used if used == 'genesis' else f'the checkpoint at {used}'}")
+    click.echo(f"events folded  {report['events_folded']} in {seconds * 1000:.1f} ms")
+    for rejected in report["rejected"]:
+        click.echo(f"rejected       the checkpoint at {rejected['position']}: {printable(rejected['reason'])}")
+    click.echo(f"digest         {digest}")

@@ -1,0 +1,137 @@
+"""Import of files: finds out what a file is and brings it in as a run. It must never guess: a file that is none of the
+formats is refused, with their names."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import IO, Any, Final, Literal, TypeAlias
+
+from engine.core.errors import ImportRefused, InvalidValue
+from engine.core.fields import check_id
+from engine.import_recording import ImportedStep, import_recording
+from engine.open_store import Store
+
+__all__ = ["FORMATS", "Format", "Imported", "ReadFile", "read_file"]
+
+Format: TypeAlias = Literal["kernel-recording", "archive"]
+FORMATS: Final[tuple[Format, ...]] = ("kernel-recording", "archive")
+
+Progress: TypeAlias = Callable[[int, int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """What came in: the run, how many events were added (none when they were there already), its position, and for
+    a recording the position after every recorded step."""
+
+    run: str
+    format: Format
+    events: int
+    position: int
+    steps: tuple[ImportedStep, ...] | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the import for ``--json``."""
+        shape: dict[str, Any] = {"run": self.run, "events": self.events, "position": self.position}
+        if self.steps is not None:
+            shape["steps"] = [{"step": step.step, "position": step.position} for step in self.steps]
+        return shape
+
+
+@dataclass(frozen=True, slots=True)
+class ReadFile:
+    """A file that was read and is of a known format; :meth:`into` brings it into a store."""
+
+    format: Format
+    name: str
+    content: Any
+
+    def into(self, store: Store, *, run_id: str | None = None, progress: Progress | None = None) -> Imported:
+        """Bring the file in as one run, all of it or nothing; importing it again adds nothing.
+
+        ``run_id`` defaults to the run of an export, and to a recording's scenario. Raises ImportRefused (what is wrong
+        and where), Conflict (the run exists and is another history), and what the store raises.
+        """
+        if self.format == "archive":
+            return _archive(store, self.content, run_id)
+        run = store.run(_scenario(self.content, self.name) if run_id is None else run_id)
+        imported = import_recording(run, self.content, progress=progress)
+        return Imported(run.id, self.format, imported.events, imported.position, imported.steps)
+
+
+def read_file(file: IO[bytes], *, format: Format | None = None, name: str = "the file") -> ReadFile:
+    """Read a file and find out its format, unless ``format`` says it. Raises ImportRefused; touches no store."""
+    text = io.TextIOWrapper(file, encoding="utf-8-sig", newline="\n")
+    try:
+        first = text.readline()
+        form = format or _format_of(first, name)
+        lines = [first, *text]
+    except UnicodeDecodeError as error:
+        raise _refused(f"{name} is not UTF-8 text: {error.reason} at byte {error.start}") from None
+    finally:
+        text.detach()
+    return ReadFile(form, name, lines if form == "archive" else _parse("".join(lines), name))
+
+
+def _format_of(first: str, name: str) -> Format:
+    """Return the format of a file by its first line. Raises ImportRefused."""
+    start = first.lstrip()
+    if start.startswith('{"refold":'):
+        return "archive"
+    if start.startswith("{"):
+        return "kernel-recording"  # and whether it is one, its keys say
+    raise _refused(f"{name} is empty" if not first else f"{name} is neither an export of refold nor a recording")
+
+
+def _archive(store: Store, lines: list[str], run_id: str | None) -> Imported:
+    target = _run_of(lines[0]) if run_id is None else run_id
+    head = None if target is None else store.journal.head(target)
+    run, position = store.import_lines(lines, run_id=run_id)
+    return Imported(run, "archive", position - (0 if head is None else head.position), position)
+
+
+def _run_of(first: str) -> str | None:
+    """Return the run that the first line of an export names, or None when it is not one; the import will say why."""
+    try:
+        return check_id(json.loads(first)["run"])
+    except (ValueError, TypeError, KeyError, RecursionError, InvalidValue):
+        return None
+
+
+def _parse(text: str, name: str) -> dict[str, Any]:
+    """Return the recording in ``text``. Raises ImportRefused."""
+    try:
+        recording = json.loads(text, parse_constant=_no_constant, object_pairs_hook=_no_duplicates)
+    except (ValueError, RecursionError) as error:
+        raise _refused(f"{name} is not JSON: {error}") from None
+    if type(recording) is not dict or "decoded_inputs" not in recording or "planned_steps" not in recording:
+        raise _refused(f"{name} is not a kernel recording: it has no decoded_inputs or no planned_steps")
+    return recording
+
+
+def _scenario(recording: dict[str, Any], name: str) -> str:
+    """Return the name of a recording's scenario, as the run's id. Raises ImportRefused."""
+    try:
+        return check_id(recording.get("scenario"))
+    except InvalidValue:
+        raise ImportRefused(f"{name} does not name its scenario", [], hint="name the run: --run ID") from None
+
+
+def _refused(problem: str) -> ImportRefused:
+    hint = f"'refold import' takes {' and '.join(FORMATS)} files; nothing was imported"
+    return ImportRefused(problem, [{"problem": problem}], hint=hint)
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    made = dict(pairs)
+    if len(made) != len(pairs):
+        keys = [key for key, _ in pairs]
+        raise ValueError(f"key {next(key for key in keys if keys.count(key) > 1)!r:.40} stands twice in one object")
+    return made
