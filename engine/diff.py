@@ -1,0 +1,97 @@
+"""Diff: what changed between two states, as rows with field paths and as a JSON Patch that provably turns one into the
+other."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from engine.core.decider import ModelState
+from engine.core.json_patch import Operation, apply_patch, patch_between, same
+
+__all__ = ["Change", "Diff", "diff", "document"]
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One difference: ``kind`` of record (tasks, contexts, ...), its ``id``, the ``path`` in it (empty: the whole
+    record), before and after."""
+
+    kind: str
+    id: str
+    what: Literal["added", "removed", "changed"]
+    path: str
+    before: Any
+    after: Any
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the change for ``--json``."""
+        return {
+            "kind": self.kind,
+            "id": self.id,
+            "what": self.what,
+            "path": self.path,
+            "before": self.before,
+            "after": self.after,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Diff:
+    """All differences of two documents. ``patch`` is RFC 6902; ``proved`` says that patching the first gave the
+    second."""
+
+    changes: tuple[Change, ...]
+    patch: tuple[Operation, ...]
+    proved: bool
+
+    def __bool__(self) -> bool:
+        return bool(self.patch)
+
+
+def document(state: ModelState) -> dict[str, Any]:
+    """Return the state as one JSON object: projection, then record id, then the record in its public JSON form."""
+    return {
+        projection.name: getattr(projection, "document")(state.parts[projection.name])  # noqa: B009
+        for projection in state.model.projections
+        if hasattr(projection, "document")
+    }
+
+
+def diff(before: dict[str, Any], after: dict[str, Any]) -> Diff:
+    """Return the difference of two documents (:func:`document`, or a foreign state of the same form)."""
+    patch = tuple(patch_between(before, after))
+    changes = []
+    for kind in dict.fromkeys((*before, *after)):
+        old, new = before.get(kind, {}), after.get(kind, {})
+        for key in dict.fromkeys((*old, *new)):
+            if key not in new:
+                changes.append(Change(kind, key, "removed", "", old[key], None))
+            elif key not in old:
+                changes.append(Change(kind, key, "added", "", None, new[key]))
+            else:
+                changes.extend(_fields(kind, key, "", old[key], new[key]))
+    return Diff(tuple(changes), patch, same(apply_patch(before, patch), after))
+
+
+def _fields(kind: str, key: str, path: str, old: Any, new: Any) -> list[Change]:
+    """Return the changed fields of a record, by paths as people write them: ``waiting_on[1]``,
+    ``process.join_result``."""
+    if type(old) is dict and type(new) is dict:
+        found = []
+        for name in dict.fromkeys((*old, *new)):
+            inner = f"{path}.{name}" if path else name
+            if name not in new:
+                found.append(Change(kind, key, "removed", inner, old[name], None))
+            elif name not in old:
+                found.append(Change(kind, key, "added", inner, None, new[name]))
+            else:
+                found.extend(_fields(kind, key, inner, old[name], new[name]))
+        return found
+    if type(old) is list and type(new) is list and len(old) == len(new):
+        return [
+            change
+            for index, (left, right) in enumerate(zip(old, new, strict=True))
+            for change in _fields(kind, key, f"{path}[{index}]", left, right)
+        ]
+    return [] if same(old, new) else [Change(kind, key, "changed", path, old, new)]
