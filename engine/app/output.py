@@ -18,9 +18,10 @@ from engine.app.shell import is_terminal, stdout_is_terminal
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from engine.core.envelope import Event
     from projections.tasks import TaskControlState
 
-__all__ = ["JsonList", "print_json", "print_table", "print_tasks", "printable", "progress_bar", "when"]
+__all__ = ["JsonList", "print_events", "print_json", "print_table", "print_tasks", "printable", "progress_bar", "when"]
 
 _PIPED_WIDTH: Final = 4000
 """Wide enough that no cell is cut or folded when the output goes to a file or another program."""
@@ -116,6 +117,28 @@ def print_tasks(rows: Iterable[TaskControlState]) -> None:
         )
     columns = ("task", "parent", "lifecycle", "waiting on", "role", "isolation", "capabilities", "tokens", "turns")
     print_table(columns, cells, right=("tokens", "turns"))
+
+
+def print_events(events: Iterable[Event]) -> None:
+    """Print events, a row an event, in the order given."""
+    cells = []
+    for event in events:
+        cause = f"#{event.cause}" if isinstance(event.cause, int) else event.cause
+        data = " ".join(_field(name, value) for name, value in event.data.items() if value not in (None, []))
+        cells.append(
+            (event.seq, when(event.recorded_at_ms), event.type, event.actor, event.command_id, cause, data)
+        )
+    columns = ("seq", "time (UTC)", "event", "actor", "command", "cause", "data")
+    print_table(columns, cells, right=("seq",))
+
+
+def _field(name: str, value: Any) -> str:
+    """Return one field of an event as text: words as they are, everything else as JSON."""
+    from engine.archive import to_json
+
+    if isinstance(value, str) and value and not any(char.isspace() or char in '"=' for char in value):
+        return f"{name}={value}"
+    return f"{name}={json.dumps(to_json(value), ensure_ascii=False, separators=(',', ':'))}"
 
 
 @contextmanager

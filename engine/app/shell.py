@@ -4,6 +4,7 @@ must never know a command."""
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -16,7 +17,7 @@ from engine.core.errors import EngineError, ImportRefused, NotFound, Refused
 if TYPE_CHECKING:
     from engine.open_store import Store
 
-__all__ = ["POSITION", "Failed", "command_options", "opened_store", "position_option", "store_option", "store_url"]
+__all__ = ["POSITION", "Failed", "command_options", "named_store", "opened_store", "position_option", "store_option", "store_url"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -127,11 +128,15 @@ def position_option(function: F) -> F:
     )
 
 
-def store_url() -> str:
-    """Return the store that the command line names."""
-    import os
-
+def named_store() -> str | None:
+    """Return the store that the command line itself names, or None."""
     named: str | None = click.get_current_context().find_root().meta.get(_STORE)
+    return named
+
+
+def store_url() -> str:
+    """Return the store to use: named by the command line, by the environment, or the default."""
+    named = named_store()
     return named if named is not None else os.environ.get(STORE_VARIABLE) or STORE_DEFAULT
 
 

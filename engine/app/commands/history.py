@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import json
-from typing import TYPE_CHECKING, Any
 
 import click
 
-from engine.app.output import JsonList, print_table, when
+from engine.app.output import JsonList, print_events
 from engine.app.shell import POSITION, command_options, note, opened_store
-
-if TYPE_CHECKING:
-    from engine.core.envelope import Event
 
 
 @click.command("history")
@@ -60,23 +55,8 @@ def command(
                 for event in events:
                     printed.add({**event.to_json(), "data": to_json(event.data)})
             return
-        rows = [_row(event) for event in events]
-    if rows:
-        print_table(("seq", "time (UTC)", "event", "actor", "command", "cause", "data"), rows, right=("seq",))
+        found = list(events)
+    if found:
+        print_events(found)
     else:
         note("no event matches")
-
-
-def _row(event: Event) -> tuple[Any, ...]:
-    from engine.archive import to_json
-
-    cause = f"#{event.cause}" if isinstance(event.cause, int) else event.cause
-    data = " ".join(f"{name}={_brief(to_json(value))}" for name, value in event.data.items() if value not in (None, []))
-    return event.seq, when(event.recorded_at_ms), event.type, event.actor, event.command_id, cause, data
-
-
-def _brief(value: Any) -> str:
-    """Return a value as short text: words as they are, everything else as JSON."""
-    if isinstance(value, str) and value and not any(char.isspace() or char in '"=' for char in value):
-        return value
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
