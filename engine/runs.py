@@ -1,5 +1,4 @@
-"""Runs with their projections: ``run.tasks`` and its siblings on a live run, and the same queries on a view of the
-past."""
+"""Runs with their projections: ``run.tasks`` and its siblings on a live run, and the same queries on a view of the past."""
 
 from __future__ import annotations
 
@@ -12,6 +11,9 @@ from engine.history import history
 from engine.restore import restore
 from engine.run import Run
 from engine.view import StateView
+from projections.contexts import ContextCommands, ContextQueries
+from projections.graph import GraphCommands, GraphQueries
+from projections.swarm import SwarmCommands, SwarmQueries
 from projections.tasks import TaskCommands, TaskQueries
 
 __all__ = ["LiveRun", "RunView"]
@@ -25,14 +27,44 @@ class RunView(StateView):
         """The task table as of this position."""
         return TaskQueries(self.ask_projection("tasks"))
 
+    @cached_property
+    def contexts(self) -> ContextQueries:
+        """The conversations as of this position."""
+        return ContextQueries(self.ask_projection("contexts"))
+
+    @cached_property
+    def graphs(self) -> GraphQueries:
+        """The task graphs as of this position."""
+        return GraphQueries(self.ask_projection("graph"))
+
+    @cached_property
+    def swarm(self) -> SwarmQueries:
+        """The swarm as of this position."""
+        return SwarmQueries(self.ask_projection("swarm"))
+
 
 class LiveRun(Run):
-    """A live run: commands and queries of every projection, batches, checkpoints, time travel."""
+    """A live run: commands and queries of every projection, batches, checkpoints, time travel, forks."""
 
     @cached_property
     def tasks(self) -> TaskCommands:
         """The task table."""
         return TaskCommands(self.ask_projection("tasks"), self.submit)
+
+    @cached_property
+    def contexts(self) -> ContextCommands:
+        """The conversations."""
+        return ContextCommands(self.ask_projection("contexts"), self.submit)
+
+    @cached_property
+    def graphs(self) -> GraphCommands:
+        """The task graphs."""
+        return GraphCommands(self.ask_projection("graph"), self.submit)
+
+    @cached_property
+    def swarm(self) -> SwarmCommands:
+        """The swarm."""
+        return SwarmCommands(self.ask_projection("swarm"), self.submit)
 
     def at(self, position: int) -> RunView:
         """Return the whole state as of ``position`` (0: before the first event), read-only. Raises NotFound,

@@ -291,6 +291,7 @@ class Model:
     owner: Mapping[Tag, Projection] = field(init=False)
     reacting: Mapping[Tag, tuple[Reaction, ...]] = field(init=False)
     guarded: Mapping[Tag, tuple[Guard, ...]] = field(init=False)
+    special: frozenset[Tag] = field(init=False)
     fingerprint: bytes = field(init=False)
 
     def __post_init__(self) -> None:
@@ -306,6 +307,7 @@ class Model:
         )
         put(self, "reacting", {catalog.by_name[name].tag: reactions for name, reactions in self.reactions.items()})
         put(self, "guarded", {catalog.by_name[name].tag: guards for name, guards in self.guards.items()})
+        put(self, "special", frozenset(self.reacting) | frozenset(self.guarded))
         put(self, "fingerprint", self._fingerprint())
 
     def _fingerprint(self) -> bytes:
@@ -339,7 +341,7 @@ class Model:
         it left."""
         events: list[Wire] = []
         owner, parts, handlers = self.owner, state.parts, state.handlers
-        special = self.reacting.keys() | self.guarded.keys()
+        special = self.special
         first = moment.seq
         for fact in wires:
             projection = owner.get(fact[0])
