@@ -1,0 +1,96 @@
+"""The rules that an imported graph's life so far must keep: its statuses must agree with each other. It must never
+report on the structure, which ``validate`` has found sound before it comes here.
+
+A runtime that leaves nodes running in a failed graph, or a stale ``finished_at`` on a paused one, is refused by name
+here instead of being restored into a state that no history of ours can reach.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
+
+from projections.graph.fields import OVER, TERMINAL
+
+__all__ = ["inconsistencies"]
+
+Plain = Mapping[str, Any]
+Found: TypeAlias = tuple[int | None, str, Any, str]
+"""Node or None, field, value, rule."""
+
+
+def inconsistencies(graph: Plain) -> Iterator[Found]:
+    """Yield everything in a structurally sound graph record that contradicts itself."""
+    status, nodes = graph["status"], graph["nodes"]
+    yield from _of_graph(graph)
+    sources = {node["recovery"]["route_to"]: node["id"] for node in nodes if node["recovery"] is not None}
+    sequential = [n["id"] for n in nodes if n["status"] == "running" and n["execution_mode"] == "sequential"]
+    if len(sequential) > 1:
+        yield None, "nodes", sequential, "more than one sequential node is running"
+    for node in nodes:
+        yield from _of_status(node, status)
+        yield from _of_attempts(node)
+        yield from _of_links(node, nodes, sources)
+
+
+def _of_graph(graph: Plain) -> Iterator[Found]:
+    status, finished = graph["status"], graph["finished_at"]
+    if (finished is not None) != (status in OVER):
+        yield (
+            None,
+            "finished_at",
+            finished,
+            f"a graph that is {status} has {'a' if status in OVER else 'no'} finished_at",
+        )
+    if graph["outcome"] is not None:
+        clean = all(
+            node["status"] == "completed" or (node["status"] == "skipped" and node["cause"] == "unneeded")
+            for node in graph["nodes"]
+        )
+        expected = "completed_with_failures" if status == "completed" and not clean else status
+        if graph["outcome"] != expected:
+            yield None, "outcome", graph["outcome"], f"the nodes and the status {status} make the outcome {expected}"
+
+
+def _of_status(node: Plain, graph_status: str) -> Iterator[Found]:
+    number, status = node["id"], node["status"]
+    if graph_status == "created" and status != "pending":
+        yield number, "status", status, "the graph is created, so the node is pending"
+    if graph_status in OVER and status not in TERMINAL:
+        yield number, "status", status, f"the graph is {graph_status}, so the node cannot be {status}"
+    if status in ("pending", "ready", "dormant", "running") and node["result"] is not None:
+        yield number, "result", None, f"a node that is {status} has no result"
+    outcome = node["predicate_outcome"]
+    if status == "completed" and outcome is not None and not outcome["passed"]:
+        yield number, "predicate_outcome", outcome, "the predicate failed, so the node is ready again or failed"
+    if graph_status == "completed" and status == "completed" and node["verify_predicate"] and outcome is None:
+        yield number, "predicate_outcome", None, "the graph is completed while the node awaits its predicate"
+
+
+def _of_attempts(node: Plain) -> Iterator[Found]:
+    number, attempts = node["id"], node["attempts"]
+    for position, attempt in enumerate(attempts, 1):
+        where = f"attempts[{position - 1}]"
+        if attempt["number"] != position:
+            yield number, f"{where}.number", attempt["number"], f"attempts are numbered from 1, so this is {position}"
+        live = node["status"] == "running" and position == len(attempts)
+        if live != (attempt["outcome"] is None):
+            rule = "the last attempt of a running node is live" if live else "only a running node has a live attempt"
+            yield number, f"{where}.outcome", attempt["outcome"], rule
+
+
+def _of_links(node: Plain, nodes: Sequence[Plain], sources: Mapping[int, int]) -> Iterator[Found]:
+    number, status = node["id"], node["status"]
+    if status == "dormant" and number not in sources:
+        yield number, "status", status, "no node routes to it, so it is not dormant"
+    if node["routed_from"] is not None and sources.get(number) != node["routed_from"]:
+        yield number, "routed_from", node["routed_from"], f"node {node['routed_from']} does not route to it"
+    if any(other >= len(nodes) for other in node["tainted_by"]):
+        yield number, "tainted_by", node["tainted_by"], "names a node that does not exist"
+    if status == "ready":
+        for other in node["depends_on"]:
+            dependency = nodes[other]
+            gated = dependency["verify_predicate"] is not None
+            outcome = dependency["predicate_outcome"]
+            if dependency["status"] != "completed" or (gated and (outcome is None or not outcome["passed"])):
+                yield number, "status", status, f"it cannot be ready: node {other} has not opened its gate"
