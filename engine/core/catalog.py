@@ -133,6 +133,8 @@ class Catalog:
     def lift(self, wire: Wire) -> Wire:
         """Return the event in its current version: itself when it already is, otherwise a new list; the stored one is
         left alone."""
+        if not wire or not isinstance(wire[0], int | str):
+            raise self.unknown(wire[0] if wire else None)
         while (step := self.older.get(wire[0])) is not None:
             current = self.by_name[step.old.name]
             wire = [self._tag_of(current, step.old.version + 1), wire[1], *step.lift(wire[2:])]
@@ -145,11 +147,11 @@ class Catalog:
         if isinstance(tag, int):
             for event_type in self.types:
                 if event_type.number == tag // 16:
-                    return self._newer(event_type, tag % 16)
+                    return self._other_version(event_type, tag % 16)
         if isinstance(tag, str):
             name, _, version = tag.rpartition("/")
             if name in self.by_name and version.isdigit():
-                return self._newer(self.by_name[name], int(version))
+                return self._other_version(self.by_name[name], int(version))
         return SchemaError(
             f"unknown event {tag!r}",
             hint="written by a newer refold, or with a projection that is not loaded: upgrade, or load it",
@@ -157,12 +159,15 @@ class Catalog:
         )
 
     @staticmethod
-    def _newer(known: EventType, version: int) -> SchemaError:
-        return SchemaError(
-            f"event {known.name}/{version} is newer than this refold, which reads up to {known.label}",
-            hint="upgrade refold to the version that wrote the run",
-            tag=f"{known.name}/{version}",
-        )
+    def _other_version(known: EventType, version: int) -> SchemaError:
+        label = f"{known.name}/{version}"
+        if version > known.version:
+            message = f"event {label} is newer than this refold, which reads up to {known.label}"
+            hint = "upgrade refold to the version that wrote the run"
+        else:
+            message = f"event {label} is not recorded any more; the version now is {known.label}"
+            hint = f"give the fields of {known.label}"
+        return SchemaError(message, hint=hint, tag=label)
 
     def check(self, name: str, data: Mapping[str, Any]) -> Wire:
         """Return the stored form of a named event with checked values. ``name`` may carry its version. Raises

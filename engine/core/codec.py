@@ -9,8 +9,10 @@ JSON values that users hand in are put in it once, by :func:`normalise`.
 from __future__ import annotations
 
 import hashlib
+import re
 from io import BytesIO
 from math import isfinite
+from types import NoneType
 from typing import Any, Final, NoReturn
 
 import cbor2
@@ -88,7 +90,7 @@ def encode_exactly(value: Any, path: str) -> bytes:
     the plain encoder writes a set, a date or a large integer as a tag, and no reader of ours takes a tag."""
     try:
         data = encode(value)
-        decode(data)
+        _only_plain(decode(data))
     except (cbor2.CBORError, ValueError, RecursionError, TypeError) as error:
         problem = f"cannot be kept exactly: {error}"
         raise InvalidValue(path, problem, hint="plain values only: None, bool, int, float, str, bytes, list") from None
@@ -120,7 +122,30 @@ def decode_canonical(data: bytes) -> Any:
         raise NotCanonical(str(error)) from error
     if again != data:
         raise NotCanonical("bytes are not in the canonical form")
+    if _MAY_HOLD_OTHERS.search(data):
+        _only_plain(value)
     return value
+
+
+# Heads of maps, whose keys might not be texts, and of CBOR's simple values, "undefined" among them. They may also be
+# parts of a text or a number: only then is the value walked.
+_MAY_HOLD_OTHERS: Final = re.compile(rb"[\xa1-\xbb\xe0-\xf3\xf7\xf8]")
+_PLAIN: Final = frozenset((NoneType, bool, int, float, str, bytes))
+
+
+def _only_plain(value: Any) -> None:
+    """Raise NotCanonical when a decoded value holds anything but plain values."""
+    ahead = [value]
+    while ahead:
+        at = ahead.pop()
+        if type(at) is list:
+            ahead.extend(at)
+        elif type(at) is dict:
+            if any(type(key) is not str for key in at):
+                raise NotCanonical("a map has a key that is not text")
+            ahead.extend(at.values())
+        elif type(at) not in _PLAIN:
+            raise NotCanonical(f"a {type(at).__name__} is not part of the format")
 
 
 def digest(data: bytes) -> str:
