@@ -1,0 +1,263 @@
+"""Random runs against a second, naive reading of the contract; every law after every run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from engine.core.errors import EngineError
+from projections.tasks import TERMINATIONS, WAITS, TaskTable, validate_table
+from tests.projections.tasks.tasks_harness import MODEL, TaskRun, check_laws, folded, indexes, restored
+from tests.projections.tasks.tasks_naive import CHANGED, REFUSED, SAME, Naive
+
+TASKS = st.sampled_from(["root", "a", "b", "c", "d", "e", "ghost"])
+SUBSETS = st.lists(TASKS, unique=True, max_size=3)
+ATTEMPTS = st.sampled_from([1, 1, 1, 1, 2, 2, None, 3])
+CAPABILITIES = st.lists(st.sampled_from(["read", "write", "exec"]), unique=True, max_size=2)
+ON_CHILDREN = st.sampled_from([None, "cancel_children", "detach"])
+NAMES = st.sampled_from([None, None, "go", "stop"])
+RESULTS = st.sampled_from([None, None, {}, {"final_message": "x"}, {"turns_used": 7, "extra": [1, {"k": None}]}])
+TOKENS = st.sampled_from([0, 1, 40, 2**63, 2**64 - 1])
+TURNS = st.sampled_from([0, 0, 1, 2**32 - 1])
+
+COMMANDS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
+    "open_root": {"task_id": st.sampled_from(["root", "root", "a"]), "capability_ids": st.just([])},
+    "spawn": {
+        "task_id": TASKS,
+        "parent": TASKS,
+        "role": st.sampled_from(["custom", "custom", "plan"]),
+        "capability_ids": st.sampled_from([[], [], ["read"]]),
+    },
+    "publish_launch": {"task_id": TASKS, "attempt": st.sampled_from([None, 1, 2])},
+    "acknowledge_launch": {"task_id": TASKS, "attempt": ATTEMPTS},
+    "fail_launch": {
+        "task_id": TASKS,
+        "attempt": ATTEMPTS,
+        "reason": st.sampled_from(["", "full"]),
+        "on_children": ON_CHILDREN,
+    },
+    "start": {"task_id": TASKS},
+    "yield_task": {"task_id": TASKS},
+    "suspend": {
+        "task_id": TASKS,
+        "wait": st.sampled_from(WAITS),
+        "waiting_on": st.just([]),
+        "awaited": NAMES,
+        "due_ms": st.sampled_from([None, 5]),
+    },
+    "extend_join": {"task_id": TASKS, "waiting_on": SUBSETS},
+    "resume": {"task_id": TASKS},
+    "deliver": {"task_id": TASKS, "kind": st.sampled_from(["timer", "signal", "message"]), "awaited": NAMES},
+    "resolve_approval": {"task_id": TASKS, "approved": st.booleans(), "awaited": NAMES},
+    "expire_wait": {"task_id": TASKS},
+    "finish": {
+        "task_id": TASKS,
+        "termination": st.sampled_from(TERMINATIONS),
+        "attempt": ATTEMPTS,
+        "result": RESULTS,
+        "on_children": ON_CHILDREN,
+    },
+    "cancel": {"task_id": TASKS},
+    "relaunch": {"task_id": TASKS, "mode": st.sampled_from(["restart", "retry"])},
+    "report_usage": {"task_id": TASKS, "tokens": TOKENS, "turns": TURNS, "attempt": st.sampled_from([None, 1, 2])},
+    "grant_capabilities": {"task_id": TASKS, "capability_ids": CAPABILITIES},
+    "revoke_capabilities": {"task_id": TASKS, "capability_ids": CAPABILITIES},
+}
+JOIN = {
+    "task_id": TASKS,
+    "wait": st.just("sub_agent_join"),
+    "waiting_on": SUBSETS,
+    "awaited": st.none(),
+    "due_ms": st.none(),
+}
+
+
+def command(name: str) -> st.SearchStrategy[tuple[str, dict[str, Any]]]:
+    return st.fixed_dictionaries(COMMANDS[name]).map(lambda arguments: (name, arguments))
+
+
+ANY = st.one_of(*map(command, COMMANDS), st.fixed_dictionaries(JOIN).map(lambda arguments: ("suspend", arguments)))
+
+
+def give(run: TaskRun, name: str, arguments: dict[str, Any]) -> str:
+    """Give a command; say whether it was refused, repeated what is, or changed something. G6: nothing else may."""
+    before, wires = run.state.bytes(), len(run.wires)
+    method = getattr(run.tasks, name)
+    try:
+        if name in ("grant_capabilities", "revoke_capabilities"):
+            outcome = method(arguments["task_id"], arguments["capability_ids"])
+        else:
+            outcome = method(arguments["task_id"], **{k: v for k, v in arguments.items() if k != "task_id"})
+    except EngineError as error:
+        assert error.message and run.state.bytes() == before and len(run.wires) == wires
+        return REFUSED
+    if outcome.changed:
+        assert run.state.bytes() != before
+        return CHANGED
+    assert run.state.bytes() == before
+    return SAME
+
+
+def expected(naive: Naive, name: str, arguments: dict[str, Any]) -> str:
+    kept = {key: value for key, value in arguments.items() if key != "approved"}
+    answer: str = getattr(naive, name)(**kept)
+    return answer
+
+
+class TaskMachine(RuleBasedStateMachine):
+    """Legal and illegal commands in any order; the code and the naive reading must agree on each of them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.run_ = TaskRun()
+        self.naive = Naive()
+
+    def both(self, name: str, **arguments: Any) -> None:
+        assert give(self.run_, name, arguments) == expected(self.naive, name, arguments), (name, arguments)
+
+    @rule()
+    def begin(self) -> None:
+        self.both("open_root", task_id="root", capability_ids=[])
+        self.both("start", task_id="root")
+
+    @rule(task=TASKS, parent=TASKS)
+    def spawn(self, task: str, parent: str) -> None:
+        self.both("spawn", task_id=task, parent=parent, role="custom", capability_ids=[])
+
+    @rule(task=TASKS)
+    def launch(self, task: str) -> None:
+        attempt = self.naive.rows[task]["attempt"] if task in self.naive.rows else 1
+        self.both("publish_launch", task_id=task, attempt=attempt)
+        self.both("acknowledge_launch", task_id=task, attempt=attempt)
+
+    @rule(task=TASKS, data=st.data())
+    def wait_for_children(self, task: str, data: st.DataObject) -> None:
+        children = self.naive.living_children(task)
+        waiting_on = data.draw(st.permutations(children))[: data.draw(st.integers(1, 3))]
+        self.both("suspend", task_id=task, wait="sub_agent_join", waiting_on=waiting_on, awaited=None, due_ms=None)
+
+    @rule(task=TASKS, data=st.data())
+    def wait_for_more(self, task: str, data: st.DataObject) -> None:
+        waiting_on = data.draw(st.permutations(self.naive.living_children(task)))[:2]
+        self.both("extend_join", task_id=task, waiting_on=waiting_on)
+
+    @rule(task=TASKS, termination=st.sampled_from(TERMINATIONS), result=RESULTS, on_children=ON_CHILDREN)
+    def finish(self, task: str, termination: str, result: Any, on_children: str | None) -> None:
+        attempt = self.naive.rows[task]["attempt"] if task in self.naive.rows else 1
+        arguments = {"termination": termination, "attempt": attempt, "result": result, "on_children": on_children}
+        self.both("finish", task_id=task, **arguments)
+        self.both("finish", task_id=task, **arguments)
+
+    @rule(command=ANY)
+    def anything(self, command: tuple[str, dict[str, Any]]) -> None:
+        name, arguments = command
+        self.both(name, **arguments)
+
+    @invariant()
+    def rows_agree(self) -> None:
+        assert self.run_.table.rows().to_json() == self.naive.public()
+        assert validate_table(self.naive.public()) == []
+
+    @invariant()
+    def indexes_agree_with_the_records(self) -> None:
+        table = self.run_.table
+        assert indexes(table) == indexes(restored(self.run_.state).parts["tasks"])
+
+    def teardown(self) -> None:
+        check_laws(self.run_)
+
+
+TaskMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+TestTaskMachine = TaskMachine.TestCase
+TestTaskMachine.__doc__ = (
+    "Code and naive reading agree on every command of every random run; G2 and G3 hold at each event."
+)
+
+
+START = [("open_root", {"task_id": "root", "capability_ids": []}), ("start", {"task_id": "root"})]
+FAMILY = [
+    *START,
+    *(
+        step
+        for task, parent in (("a", "root"), ("b", "root"), ("c", "a"), ("d", "a"))
+        for step in (
+            ("spawn", {"task_id": task, "parent": parent, "role": "custom", "capability_ids": []}),
+            ("publish_launch", {"task_id": task, "attempt": None}),
+            ("acknowledge_launch", {"task_id": task, "attempt": 1}),
+        )
+    ),
+]
+
+
+def ran(commands: list[tuple[str, dict[str, Any]]]) -> TaskRun:
+    run = TaskRun()
+    for name, arguments in commands:
+        give(run, name, arguments)
+    return run
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(ANY, max_size=12), st.lists(ANY, min_size=1, max_size=6))
+def test_from_rows_gives_a_table_that_behaves_the_same(
+    before: list[tuple[str, dict[str, Any]]], after: list[tuple[str, dict[str, Any]]]
+) -> None:
+    """The law of the table: from_rows(rows()) is the table, and any following commands give the same events on both."""
+    run = ran([*FAMILY, *before])
+    again = TaskTable.from_rows(run.table.rows())
+    assert again == run.table
+    twin = TaskRun(restored(run.state))
+    for key, record in again.tasks.rows.items():
+        twin.table.tasks.rows[key] = record
+    twin.table.reindex()
+    position = len(run.wires)
+    for name, arguments in after:
+        assert give(run, name, arguments) == give(twin, name, arguments)
+        assert twin.state.bytes() == run.state.bytes()
+    assert twin.wires == run.wires[position:]
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(ANY, min_size=1, max_size=15), st.data())
+def test_a_run_cut_anywhere_continues_as_if_it_had_not_been(
+    commands: list[tuple[str, dict[str, Any]]], data: st.DataObject
+) -> None:
+    """G2: restored from the events or from a checkpoint after any command, the rest of the run gives the same
+    events."""
+    run = ran(FAMILY)
+    cut = data.draw(st.integers(0, len(commands)))
+    for name, arguments in commands[:cut]:
+        give(run, name, arguments)
+    wires = list(run.wires)
+    copies = [TaskRun(folded(wires)), TaskRun(restored(run.state))]
+    for name, arguments in commands[cut:]:
+        said = give(run, name, arguments)
+        for copy in copies:
+            assert give(copy, name, arguments) == said
+    for copy in copies:
+        assert copy.state.bytes() == run.state.bytes()
+        assert copy.wires == run.wires[len(wires) :]
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(ANY, min_size=1, max_size=10))
+def test_a_commit_that_does_not_happen_leaves_no_trace(commands: list[tuple[str, dict[str, Any]]]) -> None:
+    """G6: a batch of commands that is put back leaves state, indexes and later behaviour exactly as before."""
+    run = ran(FAMILY)
+    before, known = run.state.bytes(), indexes(run.table)
+    start = run.state.begin()
+    run.in_batch = True
+    for name, arguments in commands:
+        give(run, name, arguments)
+    run.state.put_back(start)
+    assert run.state.bytes() == before
+    assert indexes(run.table) == known
+
+
+def test_every_command_is_in_the_machine() -> None:
+    """The random runs give every command that the handle has."""
+    methods = {name for name, member in vars(type(TaskRun().tasks)).items() if callable(member) and name[0] != "_"}
+    assert methods == set(COMMANDS)
+    assert MODEL.by_name["tasks"].name == "tasks"
