@@ -220,9 +220,13 @@ class ModelState:
         self.handlers[wire[0]](wire, self.seq)
 
     def note(self, command_id: str, fingerprint: bytes, first: int, count: int) -> None:
-        """Record that a command id is taken. A prefix that ends inside the command's events notes the events it has."""
-        if command_id not in self.ledger:
+        """Record that a command id is taken. A prefix that ends inside the command's events notes the events it has;
+        the rest of them, folded later, is noted with them."""
+        row = self.ledger.rows.get(command_id)
+        if row is None:
             self.ledger.add(command_id, _LedgerRow(fingerprint, first, count))
+        elif first == row.first + row.count and fingerprint == row.fingerprint:
+            self.ledger.edit(command_id).count += count
 
     # -- a commit in the making ---------------------------------------------------------------------------------------
 

@@ -141,6 +141,8 @@ def open_commit(run_id: str, first: int, previous: bytes, stored: bytes) -> Comm
         count = 0
         for _, _, _, _, _, events in groups:
             count += len(events)
+        if not count:
+            raise ValueError("a commit without events")
     except (NotCanonical, TypeError, ValueError) as error:  # bytes with a right hash that we would never have written
         raise CorruptJournal(run_id, first, "a commit of this format", str(error)) from error
     return Commit(first, count, link, groups)
