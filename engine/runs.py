@@ -1,4 +1,5 @@
-"""Runs with their projections: ``run.tasks`` and its siblings on a live run, and the same queries on a view of the past."""
+"""Runs with their projections: ``run.tasks`` and its siblings on a live run, and the same queries on a view of the
+past."""
 
 from __future__ import annotations
 

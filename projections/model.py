@@ -1,6 +1,7 @@
 """The model: the projections that a run is folded into, and what follows in one of them from an event of another.
 
-Reactions run in the commit of the event that they react to, so that a fact that touches two projections is one fact. They
+Reactions run in the commit of the event that they react to, so that a fact that touches two projections is one fact.
+They
 must never change the projection that the event came from.
 """
 
