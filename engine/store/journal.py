@@ -11,7 +11,8 @@ from typing import Final
 from eventsourcing.persistence import IntegrityError, PersistenceError
 
 from engine.core.envelope import COMMIT_TOPIC, LINK_BYTES, Commit, open_commit
-from engine.core.errors import Conflict, CorruptJournal, NotFound, SchemaError
+from engine.core.errors import Conflict, CorruptJournal, InvalidValue, NotFound, SchemaError
+from engine.core.fields import check_id
 from engine.store.backend import Backend, Head, Origin
 from engine.store.errors import translated, translation_of
 from engine.store.lineage import Segment, fork_genesis, lineage, truncated
@@ -69,7 +70,12 @@ class Journal:
             return [head for head in self._commits.heads() if not head.hidden]
 
     def existing_head(self, run_id: str) -> Head:
-        """Return the end of a run. Raises NotFound."""
+        """Return the end of a run. Raises NotFound; InvalidValue for what is no id, before the database chokes on
+        it."""
+        try:
+            check_id(run_id)
+        except InvalidValue as error:
+            raise error.at("run id") from None
         head = self.head(run_id)
         if head is None or head.hidden:
             raise NotFound(f"there is no run {run_id!r} in {self._where}", hint="'refold runs' lists them", run=run_id)
