@@ -6,10 +6,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from engine.core.decider import ModelState
 from engine.core.json_patch import Operation, apply_patch, patch_between, same
 
-__all__ = ["Change", "Diff", "diff", "document"]
+__all__ = ["Change", "Diff", "diff"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,17 +48,9 @@ class Diff:
         return bool(self.patch)
 
 
-def document(state: ModelState) -> dict[str, Any]:
-    """Return the state as one JSON object: projection, then record id, then the record in its public JSON form."""
-    return {
-        projection.name: getattr(projection, "document")(state.parts[projection.name])  # noqa: B009
-        for projection in state.model.projections
-        if hasattr(projection, "document")
-    }
-
-
 def diff(before: dict[str, Any], after: dict[str, Any]) -> Diff:
-    """Return the difference of two documents (:func:`document`, or a foreign state of the same form)."""
+    """Return the difference of two documents (:func:`engine.documents.document`, or a foreign state of the same
+    form)."""
     patch = tuple(patch_between(before, after))
     changes = []
     for kind in dict.fromkeys((*before, *after)):

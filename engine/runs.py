@@ -7,8 +7,11 @@ from collections.abc import Iterator
 from functools import cached_property
 
 from engine.core.envelope import Event
+from engine.diff import Diff, diff
+from engine.documents import document
 from engine.fork import fork_run
 from engine.history import history
+from engine.moments import position_at
 from engine.restore import restore
 from engine.run import Run
 from engine.view import StateView
@@ -67,9 +70,15 @@ class LiveRun(Run):
         """The swarm."""
         return SwarmCommands(self.ask_projection("swarm"), self.submit)
 
-    def at(self, position: int) -> RunView:
-        """Return the whole state as of ``position`` (0: before the first event), read-only. Raises NotFound,
-        CorruptJournal."""
+    def at(self, position: int | None = None, *, time_ms: int | None = None) -> RunView:
+        """Return the whole state as of ``position`` (0: before the first event), or of ``time_ms``, read-only.
+
+        A time means the last event recorded at or before it; see :func:`engine.moments.position_at`. Raises NotFound,
+        CorruptJournal.
+        """
+        assert (position is None) != (time_ms is None), "give a position or a time"
+        if time_ms is not None:
+            position = position_at(self._journal, self.id, time_ms)
         return RunView(self.id, restore(self._journal, self._checkpoints, self._model, self.id, until=position))
 
     def fork(self, new_id: str, *, at: int | None = None) -> LiveRun:
@@ -85,6 +94,10 @@ class LiveRun(Run):
             clock=self._clock,
             policy=self._policy,
         )
+
+    def diff(self, before: int, after: int) -> Diff:
+        """Return what changed between two positions, as rows and as a JSON Patch; see :mod:`engine.diff`."""
+        return diff(document(self.at(before)), document(self.at(after)))
 
     def history(self, *, task: str | None = None, after: int = 0, until: int | None = None) -> Iterator[Event]:
         """Yield the events of this run, optionally those that name a task; see :func:`engine.history.history`."""
