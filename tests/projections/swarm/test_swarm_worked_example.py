@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from tests.projections.swarm.swarm_harness import SwarmRun, check_laws
 
 from projections.swarm import Escalation, EscalationReason
+from tests.projections.swarm.swarm_harness import SwarmRun, check_laws
 
 DONE_IN_TICK = {
     0: [("CheckStatus", True), ("CheckStatus", False), None],
