@@ -56,19 +56,20 @@ class JsonList:
     """A JSON list printed item by item, in bounded memory. When it is left by an error it stays without its end: no
     reader takes a part for the whole."""
 
+    def __init__(self) -> None:
+        self._before = "["
+
     def __enter__(self) -> JsonList:
-        click.echo("[", nl=False)
-        self._first = True
         return self
 
     def add(self, item: Any) -> None:
         """Print one item."""
-        click.echo(("\n" if self._first else ",\n") + json.dumps(item, allow_nan=False), nl=False)
-        self._first = False
+        click.echo(f"{self._before}\n{json.dumps(item, allow_nan=False)}", nl=False)
+        self._before = ","
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is None:
-            click.echo("]" if self._first else "\n]")
+            click.echo("[]" if self._before == "[" else "\n]")
 
 
 def _console() -> Console:
@@ -125,9 +126,7 @@ def print_events(events: Iterable[Event]) -> None:
     for event in events:
         cause = f"#{event.cause}" if isinstance(event.cause, int) else event.cause
         data = " ".join(_field(name, value) for name, value in event.data.items() if value not in (None, []))
-        cells.append(
-            (event.seq, when(event.recorded_at_ms), event.type, event.actor, event.command_id, cause, data)
-        )
+        cells.append((event.seq, when(event.recorded_at_ms), event.type, event.actor, event.command_id, cause, data))
     columns = ("seq", "time (UTC)", "event", "actor", "command", "cause", "data")
     print_table(columns, cells, right=("seq",))
 

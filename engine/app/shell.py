@@ -17,7 +17,16 @@ from engine.core.errors import EngineError, ImportRefused, NotFound, Refused
 if TYPE_CHECKING:
     from engine.open_store import Store
 
-__all__ = ["POSITION", "Failed", "command_options", "named_store", "opened_store", "position_option", "store_option", "store_url"]
+__all__ = [
+    "POSITION",
+    "Failed",
+    "command_options",
+    "named_store",
+    "opened_store",
+    "position_option",
+    "store_option",
+    "store_url",
+]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -149,6 +158,8 @@ def opened_store(*, create: bool = False, read_only: bool = True) -> Iterator[St
     from engine.open_store import open_store
 
     try:
+        if not create and not read_only:  # an empty file is no store, and opening it for writing would make it one
+            open_store(store_url(), read_only=True).close()
         store = open_store(store_url(), create=create, read_only=read_only)
     except EngineError as error:
         raise Failed.with_code(error, STORE_TROUBLE) from error

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from engine.app.output import print_events, print_json, print_table, print_tasks, printable
-from engine.app.shell import Failed, WRONG_USAGE, command_options, named_store
+from engine.app.shell import WRONG_USAGE, Failed, command_options, named_store
 
 if TYPE_CHECKING:
     from engine.open_store import Store
@@ -153,7 +153,9 @@ def _restore(path: Path, report: _Report) -> None:
         report.prove("every table of the past = the same from nothing", *_pasts(store, position))
         faults = store.verify(RUN).to_json()["faults"]
         report.prove("the chain, every event and every checkpoint verify", faults, [])
-    report.prove("another writer goes on at the next position", go_on(path, RUN, steps=MORE_STEPS), position + MORE_STEPS)
+    report.prove(
+        "another writer goes on at the next position", go_on(path, RUN, steps=MORE_STEPS), position + MORE_STEPS
+    )
 
 
 def _pasts(store: Store, position: int) -> tuple[list[str], list[str]]:
