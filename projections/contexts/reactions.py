@@ -12,8 +12,7 @@ from typing import Any, Final
 from engine.core.catalog import Wire
 from engine.core.decider import Moment, Reaction
 from engine.core.errors import Refused
-from projections.contexts.commands import AttachTask
-from projections.contexts.events import IMPORTED, PLAN_CREATED, PLAN_ITEMS_SETTLED, PLAN_UPDATED, TASK_ATTACHED
+from projections.contexts.events import IMPORTED, PLAN_CREATED, PLAN_ITEMS_SETTLED, PLAN_UPDATED
 from projections.contexts.plan import Binding
 from projections.contexts.state import ContextsState, waiting_tasks
 
@@ -55,18 +54,12 @@ def _settled(state: ContextsState, context: str, task_id: str, ok: bool, note: s
     return PLAN_ITEMS_SETTLED.wire(context, moment.at_ms, list(ids), ok, note)
 
 
-def guard_attach(states: Mapping[str, Any], request: Any) -> None:
+def guard_attach(states: Mapping[str, Any], wire: Wire) -> None:
     """Refuse to attach a conversation to an unknown task when the run has a task table, that is, any task at all.
 
-    ``request`` is a command or, when facts of another runtime are recorded, an event; everything but an attachment
-    passes. The model calls this before it asks contexts to decide or admit. Raises Refused with rule unknown_task.
+    A guard of ``context.task_attached``, whether we decide it or record it. Raises Refused with rule unknown_task.
     """
-    if isinstance(request, AttachTask):
-        task_id = request.task
-    elif isinstance(request, list) and request[0] == TASK_ATTACHED.tag:
-        task_id = request[4]
-    else:
-        return
+    task_id = wire[4]
     tables = states["tasks"].tables if "tasks" in states else ()
     table = next((table for table in tables if table.name == "tasks"), ())
     if len(table) and task_id not in table:
