@@ -7,12 +7,14 @@ import io
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import IO, Any, Final, Literal, TypeAlias
+from typing import IO, TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from engine.core.errors import ImportRefused, InvalidValue
 from engine.core.fields import check_id
-from engine.import_recording import ImportedStep, import_recording
 from engine.open_store import Store
+
+if TYPE_CHECKING:
+    from engine.import_recording import ImportedStep
 
 __all__ = ["FORMATS", "Format", "Imported", "ReadFile", "read_file"]
 
@@ -57,6 +59,8 @@ class ReadFile:
         """
         if self.format == "archive":
             return _archive(store, self.content, run_id)
+        from engine.import_recording import import_recording  # only a recording needs its adapter
+
         run = store.run(_scenario(self.content, self.name) if run_id is None else run_id)
         imported = import_recording(run, self.content, progress=progress)
         return Imported(run.id, self.format, imported.events, imported.position, imported.steps)

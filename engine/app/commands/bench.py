@@ -35,6 +35,8 @@ def command(only: str | None, rounds: int, scale: float, as_json: bool) -> None:
     """
     from engine.bench import run
 
+    if scale != scale:  # not a number: between 0 and 1000 as click compares
+        raise click.BadParameter("nan is no size", param_hint="--scale")
     names = None if only is None else [name.strip() for name in only.split(",") if name.strip()]
     rows = run(names, rounds, scale, note)
     if as_json:
