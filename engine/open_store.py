@@ -11,6 +11,7 @@ from engine.archive import export_lines, import_lines
 from engine.checkpoint import CheckpointPolicy
 from engine.core.decider import Model
 from engine.core.envelope import Event
+from engine.divergence import Divergence, divergence
 from engine.fork import Deleted, delete_run, fork_run
 from engine.history import history
 from engine.restore import StartAt, restore
@@ -155,6 +156,11 @@ class Store:
     def verify(self, run_id: str, *, progress: Progress | None = None) -> Verdict:
         """Check a run and its checkpoints; see :func:`engine.verify.verify`."""
         return verify(self.journal, self.checkpoints, self.model, run_id, progress=progress)
+
+    def divergence(self, run_id: str, other: Model, *, until: int | None = None) -> Divergence | None:
+        """Return the first event and field at which another model (another version of the code) folds a run otherwise;
+        see :func:`engine.divergence.divergence`."""
+        return divergence(self.journal, run_id, self.model, other, until=until)
 
     def export_lines(self, run_id: str) -> Iterator[str]:
         """Yield a run as JSON Lines; see :mod:`engine.archive`."""

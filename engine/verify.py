@@ -10,6 +10,7 @@ from engine.core.codec import NotCanonical, decode_canonical
 from engine.core.decider import Model, ModelState
 from engine.core.envelope import EVENTS, LINK_BYTES, Commit, genesis
 from engine.core.errors import CorruptJournal, EngineError, SchemaError
+from engine.divergence import off_the_fold
 from engine.restore import restore
 from engine.store import Checkpoints, Head, Journal, RawCommit, Segment
 from engine.store.journal import open_row
@@ -238,5 +239,7 @@ def _check_checkpoint(
     fold = walk.digests.get(position)
     if fold is not None and restored.state.digest() != fold:
         hint = "report it: the code folds differently now; 'refold checkpoint RUN --prune' removes it"
-        return [Fault(position, "checkpoint_differs", f"state {fold}", f"state {restored.state.digest()}", hint)]
+        apart = off_the_fold(journal, run_id, model, restored.state)
+        found = f"state {restored.state.digest()}" + (f"; {apart}" if apart is not None else "")
+        return [Fault(position, "checkpoint_differs", f"state {fold}", found, hint)]
     return []

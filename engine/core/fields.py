@@ -2,7 +2,7 @@
 
 ``check(value)`` returns the value to store or raises InvalidValue without a path (the caller knows the field's name
 and adds it).
-``label`` is what FORMAT.md prints; ``sample`` hints at how a strategy generates it.
+``label`` is what FORMAT.md prints; ``arguments`` are what the type was made of, for a strategy that generates values.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class FieldType(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """A field type made of a label and a check function."""
+    """A field type made of a label and a check function. ``arguments``: the inner types, or the labels to choose from."""
 
     label: str
     check: Callable[[Any], Any]
@@ -79,7 +79,8 @@ def _integer(low: int, high: int, name: str) -> Checked:
         if type(value) is not int:
             raise InvalidValue("", f"expected {name} (a whole number), found {type(value).__name__}")
         if not low <= value <= high:
-            raise InvalidValue("", f"{value} is outside {low}..{high}")
+            found = value if abs(value) <= 2**64 else "a longer number"  # Python refuses to print very long ones
+            raise InvalidValue("", f"{found} is outside {low}..{high}")
         return value
 
     return Checked(name, check)
@@ -168,4 +169,4 @@ def list_of(inner: FieldType, *, unique: bool = False) -> Checked:
             raise InvalidValue("", "holds a duplicate")
         return items
 
-    return Checked(f"list of {inner.label}", check, (inner,))
+    return Checked(f"list of {inner.label}", check, (inner, "unique") if unique else (inner,))
