@@ -6,14 +6,14 @@ SWEEP_MINUTES ?= 30
 
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
+PIP := $(BIN)/python -m pip --quiet --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
 .PHONY: help venv demo test lint types imports docs sweep bench ci clean
 
 help: ## show this list
 	@echo "make TARGET, with PYTHON=... to choose the interpreter (3.11 or newer)"
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  \1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r name what; do \
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r name what; do \
 		printf '  %-8s %s\n' "$$name" "$$what"; done
 
 venv: $(STAMP) ## set up .venv with refold and everything for developing it
@@ -21,8 +21,9 @@ venv: $(STAMP) ## set up .venv with refold and everything for developing it
 # The stamp is written last: a set-up that was interrupted is done again, one that is complete is left alone.
 $(STAMP): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
-		echo "refold needs Python 3.11 or newer, and '$(PYTHON)' is $$($(PYTHON) --version 2>&1 || echo missing);" \
-			"name another: make PYTHON=python3.12" >&2; exit 2; }
+		found=$$($(PYTHON) --version 2>/dev/null) || found="not there"; \
+		echo "refold needs Python 3.11 or newer, and '$(PYTHON)' is $$found; name another: make PYTHON=python3.12" >&2; \
+		exit 2; }
 	@echo "setting up $(VENV) (once)"
 	@$(PYTHON) -m venv --clear $(VENV) || { \
 		echo "the module venv does not work here; on Debian: apt install python3-venv" >&2; exit 2; }

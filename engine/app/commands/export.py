@@ -75,7 +75,19 @@ def _write(file: Path, lines: Iterator[str]) -> int:
         os.umask(umask)
         Path(name).chmod(0o666 & ~umask)
         Path(name).replace(target)
+        _flush_names(target.parent)
     except BaseException:
         Path(name).unlink(missing_ok=True)
         raise
     return count
+
+
+def _flush_names(folder: Path) -> None:
+    """Make a rename durable: the file's bytes are, but a power cut could still take its name away."""
+    if os.name != "posix":  # elsewhere a folder cannot be opened
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
