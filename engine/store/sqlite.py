@@ -21,7 +21,7 @@ from typing import Any, Final
 from urllib.parse import quote
 from uuid import UUID
 
-from eventsourcing.persistence import IntegrityError, StoredEvent
+from eventsourcing.persistence import ConnectionPoolClosedError, IntegrityError, StoredEvent
 from eventsourcing.sqlite import (
     SQLiteAggregateRecorder,
     SQLiteApplicationRecorder,
@@ -31,7 +31,7 @@ from eventsourcing.sqlite import (
     SQLiteDatastore,
 )
 
-from engine.core.errors import BackendUnavailable, NotAStore, NotFound, SchemaError
+from engine.core.errors import BackendUnavailable, NotAStore, NotFound, ReadOnly, SchemaError
 from engine.store.backend import Head, Origin
 from engine.store.errors import translated
 
@@ -53,14 +53,19 @@ class _Pool(SQLiteConnectionPool):
         super().__init__(db_name=str(path), pool_size=8, max_overflow=64, pool_timeout=BUSY_TIMEOUT_S)
 
     def _create_connection(self) -> SQLiteConnection:
+        return SQLiteConnection(sqlite_conn=self.connect(), max_age=self.max_age)
+
+    def connect(self) -> sqlite3.Connection:
+        """Return a new connection that is none of the pool's."""
         mode = "ro" if self._read_only else "rw"
         connection = sqlite3.connect(
-            f"file:{quote(str(self._path))}?mode={mode}",
+            f"file:{quote(os.fsencode(self._path))}?mode={mode}",
             uri=True,
             check_same_thread=False,
             isolation_level=None,  # transactions are begun explicitly
             timeout=BUSY_TIMEOUT_S,
         )
+        connection.text_factory = _text
         try:
             connection.execute("PRAGMA synchronous=FULL")
             connection.execute("PRAGMA trusted_schema=OFF")
@@ -69,18 +74,26 @@ class _Pool(SQLiteConnectionPool):
         except sqlite3.Error:
             connection.close()
             raise
-        return SQLiteConnection(sqlite_conn=connection, max_age=self.max_age)
+        return connection
+
+
+def _text(stored: bytes) -> str:
+    """Return stored text; damage to it is for the reader of the row to name, not for the database driver to die of."""
+    return stored.decode("utf-8", "replace")
 
 
 class _Datastore(SQLiteDatastore):
-    """Pool plus one writer connection that is kept: taking it out for every commit costs a tenth of the commit."""
+    """Pool for readers, and one writer connection that is kept: taking it out of a pool for every commit costs a tenth
+    of the commit."""
 
     def __init__(self, path: Path, *, read_only: bool) -> None:
         self.pool = _Pool(path, read_only=read_only)
+        self._path = path
+        self._read_only = read_only
         self.single_row_tracking = True
         self.originator_id_type = "text"
         self._write_lock = threading.Lock()
-        self._writer: SQLiteConnection | None = None
+        self._writer: sqlite3.Connection | None = None
         self._cursor: sqlite3.Cursor
         self._pid = os.getpid()
 
@@ -88,8 +101,8 @@ class _Datastore(SQLiteDatastore):
     def transaction(self, *, commit: bool) -> Iterator[SQLiteCursor]:
         if commit:
             with self._write_lock:
-                cursor = self._begin()
                 try:
+                    cursor = self._begin()
                     yield SQLiteCursor(cursor)
                     cursor.execute("COMMIT")
                 except BaseException:
@@ -113,8 +126,8 @@ class _Datastore(SQLiteDatastore):
         With ``changing`` the last one must change so many rows, or nothing is written and IntegrityError is raised.
         """
         with self._write_lock:
-            cursor = self._begin()
-            try:
+            try:  # from the first step on: an interrupt must not leave a transaction open, and others locked out
+                cursor = self._begin()
                 for statement, parameters in statements:
                     cursor.execute(statement, parameters)
                 if changing is not None and cursor.rowcount != changing:
@@ -126,9 +139,13 @@ class _Datastore(SQLiteDatastore):
 
     def _begin(self) -> sqlite3.Cursor:
         self._same_process()
+        if self._read_only:
+            raise ReadOnly(f"store {self._path} was opened for reading", hint="open it without read_only to write")
+        if self.pool.closed:
+            raise ConnectionPoolClosedError
         if self._writer is None:
-            self._writer = self.pool.get_connection(is_writer=True)
-            self._cursor = self._writer.cursor().sqlite_cursor
+            self._writer = self.pool.connect()
+            self._cursor = self._writer.cursor()
         self._cursor.execute("BEGIN IMMEDIATE")
         return self._cursor
 
@@ -141,23 +158,21 @@ class _Datastore(SQLiteDatastore):
 
     def _abandon(self) -> None:
         """Roll back, and drop the writer: after a failed COMMIT or an interrupt its state is not worth guessing."""
-        writer, self._writer = self._writer, None
-        assert writer is not None
-        try:
-            self._cursor.close()
-            writer.rollback()
-        except sqlite3.Error:
-            writer.close()
-        finally:
-            self.pool.put_connection(writer)
+        writer = self._writer
+        if writer is not None:
+            try:
+                writer.rollback()
+            finally:
+                self._writer = None
+                writer.close()
 
     def close(self) -> None:
-        if not hasattr(self, "_writer"):  # __init__ failed; the parent calls close() from __del__
+        if not hasattr(self, "_pid"):  # __init__ failed; the parent calls close() from __del__
             return
         with self._write_lock:
             writer, self._writer = self._writer, None
-            if writer is not None and not self.pool.closed:
-                self.pool.put_connection(writer)
+            if writer is not None:
+                writer.close()
         self.pool.close()
 
 
@@ -421,6 +436,8 @@ def _look_at(path: Path, *, create: bool) -> None:
     store."""
     if path.is_dir():
         raise NotAStore(f"{path} is a folder", hint="name a file, for example refold.db in that folder")
+    if path.exists() and not path.is_file():
+        raise NotAStore(f"{path} is not a file", hint="name a refold store, or a path that does not exist yet")
     try:
         with path.open("rb") as file:
             start = file.read(len(_MAGIC))
@@ -445,7 +462,8 @@ def _look_at(path: Path, *, create: bool) -> None:
         raise BackendUnavailable(
             f"store {path} cannot be read: {error.strerror}", hint="check the file's permissions"
         ) from error
-    if start and start != _MAGIC:
+    # A power cut while the file was made leaves a journal, and until SQLite has rolled it back the file is anything.
+    if start and start != _MAGIC and not Path(f"{path}-journal").exists():
         raise NotAStore(
             f"{path} is not a SQLite database", hint="name a refold store, or a path that does not exist yet"
         )
