@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Unpack
 
 from engine.archive import export_lines, import_lines
 from engine.checkpoint import CheckpointPolicy
@@ -13,7 +14,7 @@ from engine.core.decider import Model
 from engine.core.envelope import Event
 from engine.divergence import Divergence, divergence
 from engine.fork import Deleted, delete_run, fork_run
-from engine.history import history
+from engine.history import HistoryFilter, Wanted, history
 from engine.restore import StartAt, restore
 from engine.run import Clock, wall_clock_ms
 from engine.runs import LiveRun, RunView
@@ -123,26 +124,14 @@ class Store:
         self,
         run_id: str,
         *,
-        task: str | None = None,
         types: Iterable[str] | None = None,
-        actor: str | None = None,
-        command_id: str | None = None,
-        after: int = 0,
-        until: int | None = None,
+        newest_first: bool = False,
+        limit: int | None = None,
+        **wanted: Unpack[Wanted],
     ) -> Iterator[Event]:
-        """Yield the events of a run that match every filter; see :func:`engine.history.history`."""
-        kinds = None if types is None else frozenset(types)
-        return history(
-            self.journal,
-            self.model,
-            run_id,
-            task=task,
-            types=kinds,
-            actor=actor,
-            command_id=command_id,
-            after=after,
-            until=until,
-        )
+        """Yield the events of a run that match every filter; see :class:`engine.history.HistoryFilter`."""
+        chosen = HistoryFilter(types=None if types is None else frozenset(types), **wanted)
+        return history(self.journal, self.model, run_id, chosen, newest_first=newest_first, limit=limit)
 
     def fork(self, run_id: str, new_id: str, *, at: int) -> LiveRun:
         """Return a new run that shares the history of ``run_id`` up to ``at``; see :func:`engine.fork.fork_run`."""

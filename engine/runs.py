@@ -3,14 +3,15 @@ past."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cached_property
+from typing import Unpack
 
 from engine.core.envelope import Event
 from engine.diff import Diff, diff
 from engine.documents import document
 from engine.fork import fork_run
-from engine.history import history
+from engine.history import HistoryFilter, Wanted, history
 from engine.moments import position_at
 from engine.restore import restore
 from engine.run import Run
@@ -99,6 +100,14 @@ class LiveRun(Run):
         """Return what changed between two positions, as rows and as a JSON Patch; see :mod:`engine.diff`."""
         return diff(document(self.at(before)), document(self.at(after)))
 
-    def history(self, *, task: str | None = None, after: int = 0, until: int | None = None) -> Iterator[Event]:
-        """Yield the events of this run, optionally those that name a task; see :func:`engine.history.history`."""
-        return history(self._journal, self._model, self.id, task=task, after=after, until=until)
+    def history(
+        self,
+        *,
+        types: Iterable[str] | None = None,
+        newest_first: bool = False,
+        limit: int | None = None,
+        **wanted: Unpack[Wanted],
+    ) -> Iterator[Event]:
+        """Yield the events of this run that match every filter; see :class:`engine.history.HistoryFilter`."""
+        chosen = HistoryFilter(types=None if types is None else frozenset(types), **wanted)
+        return history(self._journal, self._model, self.id, chosen, newest_first=newest_first, limit=limit)

@@ -20,6 +20,7 @@ from engine.store.lineage import Segment, fork_genesis, lineage, truncated
 __all__ = ["Journal", "RawCommit"]
 
 _PAGE_ROWS: Final = 128
+_PAGE_BACK: Final = 32
 _PAGE_BYTES: Final = 1 << 20  # a page shrinks when commits are large, so that reading stays in bounded memory
 
 
@@ -133,6 +134,41 @@ class Journal:
                 _check_joint(run_id, segment, last, previous)
         assert previous is not None, "a lineage ends with the run's own open segment"
         _check_end(run_id, head, last, previous)
+
+    def commits_backwards(self, run_id: str, *, until: int | None = None) -> Iterator[Commit]:
+        """Yield commits from the one that holds ``until`` (default: the last) back to the first, each checked by its
+        link.
+
+        Of a commit at the joint of a fork only the shared part is yielded. Raises CorruptJournal.
+        """
+        for segment in reversed(self.lineage(run_id)):
+            ceiling = min((limit for limit in (segment.high, until) if limit is not None), default=None)
+            if ceiling is not None and ceiling <= segment.low:
+                continue
+            expected: int | None = None  # the last position that the next, older, commit must have
+            while True:
+                with translated(self._where):
+                    rows = self._commits.rows(segment.run_id, lte=ceiling, desc=True, limit=_PAGE_BACK + 1)
+                for (first, topic, stored), older in zip(rows, [*rows[1:], None], strict=True):
+                    if older is None and len(rows) > _PAGE_BACK:
+                        break  # its link to the row before it is on the next page
+                    previous = segment.start if older is None else older[2][:LINK_BYTES]
+                    commit = open_row(run_id, RawCommit(first, topic, stored), previous)
+                    if expected is not None and commit.last != expected:
+                        raise CorruptJournal(
+                            run_id,
+                            commit.last + 1,
+                            f"a commit that ends at {expected}",
+                            f"one that ends at {commit.last}",
+                        )
+                    expected = first - 1
+                    yield commit if segment.high is None else truncated(commit, segment.high, previous)
+                if len(rows) <= _PAGE_BACK:
+                    if expected is not None and expected != segment.low:
+                        found = f"the first one at {expected + 1}"
+                        raise CorruptJournal(run_id, segment.low + 1, f"a commit at {segment.low + 1}", found)
+                    break
+                ceiling = rows[_PAGE_BACK - 1][0] - 1
 
     def containing(self, run_id: str, positions: Sequence[int]) -> Iterator[Commit]:
         """Yield, each once and checked by its own link, the commits that hold the given ascending positions."""
