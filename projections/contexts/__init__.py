@@ -16,7 +16,7 @@ from projections.contexts.events import EVENTS, MESSAGES_AT
 from projections.contexts.evolve import EVOLVE, own_body
 from projections.contexts.handle import ContextCommands, ContextQueries
 from projections.contexts.legality import admit
-from projections.contexts.message import AssistantMsg, Msg, NoteMsg, SystemMsg, ToolCall, ToolMsg, UserMsg
+from projections.contexts.message import AssistantMsg, Msg, NoteMsg, SystemMsg, ToolCall, ToolMsg, UserMsg, load_message
 from projections.contexts.plan import Binding, Plan, PlanItem
 from projections.contexts.reactions import guard_attach, settle_bound_items, settle_on_bind
 from projections.contexts.record import RecordRead, from_record, to_record
@@ -46,6 +46,7 @@ __all__ = [
     "Violation",
     "from_record",
     "guard_attach",
+    "load_message",
     "settle_bound_items",
     "settle_on_bind",
     "to_record",

@@ -79,6 +79,8 @@ class ContextCommand(CommandModel):
 
 
 class CreateContext(ContextCommand):
+    """Begin a conversation."""
+
     name: ClassVar[str] = "create"
     kind: Annotated[str, _checked(one_of("kind", KINDS))] = "conversation"
     model_window: _Count = 0
@@ -86,15 +88,21 @@ class CreateContext(ContextCommand):
 
 
 class AppendMessages(ContextCommand):
+    """Add messages at the end, as arrays."""
+
     name: ClassVar[str] = "append"
     messages: Annotated[list[Any], _checked(list_of(MESSAGE))]
 
 
 class TouchContext(ContextCommand):
+    """Set the time of the last change."""
+
     name: ClassVar[str] = "touch"
 
 
 class LoadSkill(ContextCommand):
+    """Load a skill, or give a loaded one another hash."""
+
     name: ClassVar[str] = "load_skill"
     skill: _Text
     hash: _Text
@@ -102,11 +110,15 @@ class LoadSkill(ContextCommand):
 
 
 class UnloadSkill(ContextCommand):
+    """Unload a skill."""
+
     name: ClassVar[str] = "unload_skill"
     skill: _Text
 
 
 class CreatePlan(ContextCommand):
+    """Make a plan, in place of an earlier one."""
+
     name: ClassVar[str] = "create_plan"
     goal: _Text
     items: Annotated[list[Any], _checked(list_of(JSON))] = Field(default_factory=list)
@@ -114,16 +126,22 @@ class CreatePlan(ContextCommand):
 
 
 class UpdatePlan(ContextCommand):
+    """Insert, reorder and edit, as one step."""
+
     name: ClassVar[str] = "update_plan"
     changes: Annotated[dict[str, Any], _checked(JSON_OBJECT)]
     max_items: _Count = PLAN_ITEMS_DEFAULT
 
 
 class ClearPlan(ContextCommand):
+    """Drop the plan."""
+
     name: ClassVar[str] = "clear_plan"
 
 
 class SettlePlan(ContextCommand):
+    """Settle the open items of a binding."""
+
     name: ClassVar[str] = "settle_plan"
     binding: Annotated[list[Any], _checked(BINDING)]
     ok: bool
@@ -131,34 +149,48 @@ class SettlePlan(ContextCommand):
 
 
 class SetPreflight(ContextCommand):
+    """Set the preflight verdict; None takes it away."""
+
     name: ClassVar[str] = "set_preflight"
     value: _Json = None
 
 
 class SetPrincipal(ContextCommand):
+    """Say who calls; the first one stays."""
+
     name: ClassVar[str] = "set_principal"
     principal: _Text
 
 
 class AttachTask(ContextCommand):
+    """Attach the current work to a task."""
+
     name: ClassVar[str] = "attach_task"
     task: _Id
 
 
 class DetachTask(ContextCommand):
+    """Let the task go."""
+
     name: ClassVar[str] = "detach_task"
 
 
 class BeginTurn(ContextCommand):
+    """Count a turn."""
+
     name: ClassVar[str] = "begin_turn"
 
 
 class SetWindow(ContextCommand):
+    """Set the model's window."""
+
     name: ClassVar[str] = "set_window"
     model_window: _Count
 
 
 class ApplyCompaction(ContextCommand):
+    """Fold old messages under a verdict."""
+
     name: ClassVar[str] = "apply_compaction"
     fold: _Count
     version: _Count
@@ -166,17 +198,23 @@ class ApplyCompaction(ContextCommand):
 
 
 class ApplyFallback(ContextCommand):
+    """Fold old messages into the narrative."""
+
     name: ClassVar[str] = "apply_fallback"
     fold: _Count
     version: _Count
 
 
 class CloseCalls(ContextCommand):
+    """Answer every open call with an error."""
+
     name: ClassVar[str] = "close_calls"
     reason: _Text
 
 
 class ImportContext(ContextCommand):
+    """Take in a record that has been read."""
+
     name: ClassVar[str] = "import"
     parts: Annotated[list[Any], _checked(Checked("record", _record_parts))]
     lost: Annotated[list[Any], _checked(list_of(JSON_OBJECT))] = Field(default_factory=list)

@@ -82,17 +82,15 @@ def _set_skills(state: ContextsState, context: str, skills: tuple[SkillRef, ...]
     _put(state.skills, SkillsRecord, context, skills, empty=not skills)
 
 
-def _add_messages(
-    state: ContextsState, header: ContextRecord, context: str, messages: list[list[Any]], seq: int, at_ms: int
-) -> None:
-    number, tokens = header.next, 0
+def _add_messages(state: ContextsState, header: ContextRecord, messages: list[list[Any]], seq: int, at_ms: int) -> None:
+    context, place, tokens = header.number, header.next, 0
     add = state.messages.add
     for index, message in enumerate(messages):
         body = own_body(message, at_ms)
         tokens += body_tokens(body)
-        add((context, number), MessageRecord(seq, index, body))
-        number += 1
-    header.next = number
+        add((context, place), MessageRecord(seq, index, body))
+        place += 1
+    header.next = place
     header.est_tokens += tokens
 
 
@@ -103,11 +101,12 @@ _NO_SUMMARY: Final = Summary()
 
 def _created(state: ContextsState, wire: Wire, seq: int) -> None:
     _, _, context, at_ms, kind, window, principal = wire
-    state.contexts.add(context, ContextRecord(kind, 1, 0, 0, 0, window, principal, None, 0, at_ms, at_ms))
+    number = len(state.contexts)
+    state.contexts.add(context, ContextRecord(number, kind, 1, 0, 0, 0, window, principal, None, 0, at_ms, at_ms))
 
 
 def _messages_appended(state: ContextsState, wire: Wire, seq: int) -> None:
-    _add_messages(state, _open(state, wire), wire[2], wire[4], seq, wire[3])
+    _add_messages(state, _open(state, wire), wire[4], seq, wire[3])
 
 
 def _touched(state: ContextsState, wire: Wire, seq: int) -> None:
@@ -182,9 +181,10 @@ def _compacted(state: ContextsState, wire: Wire, seq: int) -> None:
     _, _, context, at_ms, fold, verdict, _ = wire
     header = _open(state, wire)
     rows = state.messages.rows
-    for number in range(header.first, header.first + fold):
-        header.est_tokens -= body_tokens(rows[context, number].body)
-        state.messages.remove((context, number))
+    for place in range(header.first, header.first + fold):
+        key = header.number, place
+        header.est_tokens -= body_tokens(rows[key].body)
+        state.messages.remove(key)
     header.first += fold
     header.version += 1
     said = replace(Summary.load(verdict), covers_messages=fold, updated=at_ms, extra=None)
@@ -194,10 +194,11 @@ def _compacted(state: ContextsState, wire: Wire, seq: int) -> None:
 def _imported(state: ContextsState, wire: Wire, seq: int) -> None:
     _, _, context, at_ms, kind, version, summary, messages, skills, plan, preflight, *rest = wire
     window, principal, task, turns, created, updated, extra, _ = rest
-    header = ContextRecord(kind, version, 0, 0, 0, window, principal, task, turns, created, updated)
+    number = len(state.contexts)
+    header = ContextRecord(number, kind, version, 0, 0, 0, window, principal, task, turns, created, updated)
     state.contexts.add(context, header)
     _set_summary(state, header, context, Summary.load(summary))
-    _add_messages(state, header, context, messages, seq, at_ms)
+    _add_messages(state, header, messages, seq, at_ms)
     _set_skills(state, context, tuple(map(SkillRef.load, skills)))
     _set_plan(state, header, context, None if plan is None else Plan.load(plan))
     _put(state.preflights, JsonRecord, context, copy_json(preflight), empty=preflight is None)

@@ -56,6 +56,10 @@ class ContextQueries(Queries[ContextsState]):
         """Return the token estimate, without reading a message."""
         return self._ask(lambda state: header_of(state, context).est_tokens)
 
+    def recount(self, context: str) -> int:
+        """Return the token estimate counted from scratch; it equals :meth:`est_tokens` at every position."""
+        return self.get(context).recount()
+
     def message_count(self, context: str) -> int:
         """Return how many live messages there are, without reading one."""
         return self._ask(lambda state: header_of(state, context).next - header_of(state, context).first)

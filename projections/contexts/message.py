@@ -51,13 +51,16 @@ class ToolCall:
     extra: JsonObject | None = None
 
     def to_json(self) -> JsonObject:
+        """Return the call as the record's JSON."""
         return {"id": self.id, "name": self.name, "arguments": copy_json(self.arguments), **copy_json(self.extra or {})}
 
     def dump(self) -> list[Any]:
+        """Return the call as an array."""
         return trimmed([self.id, self.name, copy_json(self.arguments), copy_json(self.extra)], None)
 
     @classmethod
     def load(cls, dumped: Sequence[Any]) -> ToolCall:
+        """Return the call of an array that :meth:`dump` wrote."""
         return cls(*copy_json(dumped))
 
 

@@ -1,7 +1,8 @@
 """The state of contexts: a header a conversation, and its messages each under a number of their own. No record may grow
 with the length of a conversation, or a checkpoint would write what did not change.
 
-Messages are numbered from 0 in the order they came; the live ones are ``first`` to ``next``. Folding moves ``first``.
+The messages of a conversation are numbered from 0 in the order they came; the live ones are ``first`` to ``next``.
+Folding moves ``first``.
 """
 
 from __future__ import annotations
@@ -20,7 +21,10 @@ __all__ = ["ContextRecord", "ContextsState", "MessageRecord"]
 
 
 class ContextRecord:
-    """The header: what most events change, and nothing that grows."""
+    """The header: what most events change, and nothing that grows.
+
+    ``number`` counts the contexts of the run; messages are kept under it, which is shorter than an id.
+    """
 
     __slots__ = (
         "created",
@@ -29,6 +33,7 @@ class ContextRecord:
         "kind",
         "model_window",
         "next",
+        "number",
         "principal",
         "task",
         "turns",
@@ -38,6 +43,7 @@ class ContextRecord:
 
     def __init__(
         self,
+        number: int,
         kind: str,
         version: int,
         first: int,
@@ -50,12 +56,13 @@ class ContextRecord:
         created: int,
         updated: int,
     ) -> None:
-        self.kind, self.version, self.first, self.next = kind, version, first, next
+        self.number, self.kind, self.version, self.first, self.next = number, kind, version, first, next
         self.est_tokens, self.model_window, self.principal, self.task = est_tokens, model_window, principal, task
         self.turns, self.created, self.updated = turns, created, updated
 
     def dump(self) -> list[Any]:
         return [
+            self.number,
             KINDS.index(self.kind),
             self.version,
             self.first,
@@ -71,8 +78,8 @@ class ContextRecord:
 
     @classmethod
     def load(cls, dumped: list[Any]) -> ContextRecord:
-        kind, *rest = dumped
-        return cls(KINDS[kind], *rest)
+        number, kind, *rest = dumped
+        return cls(number, KINDS[kind], *rest)
 
 
 class MessageRecord:
@@ -226,7 +233,7 @@ class ContextsState:
         header = self.contexts.rows[context]
         rows = self.messages.rows
         live = range(header.first, header.next)[start:stop]
-        return [rows[context, number].body for number in live]
+        return [rows[header.number, place].body for place in live]
 
     def plan_view(self, context: str) -> Plan | None:
         """Return the plan as a value that shares nothing mutable with the state."""
