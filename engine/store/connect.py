@@ -15,16 +15,16 @@ __all__ = ["connect"]
 
 def connect(url: str | Path, *, create: bool = True, read_only: bool = False) -> Backend:
     """Open ``memory:``, a path, or ``sqlite:///path``. Raises NotAStore, NotFound, SchemaError, BackendUnavailable."""
+    if not str(url) or "\0" in str(url):
+        raise BackendUnavailable(
+            "the store's path is empty or holds a null character", hint="name a file such as refold.db"
+        )
     if isinstance(url, Path):
         return SqliteBackend(url, create=create, read_only=read_only)
     if url == "memory:":
         return MemoryBackend()
     scheme, separator, rest = url.partition("://")
     if not separator:
-        if not url or "\0" in url:
-            raise BackendUnavailable(
-                "the store's path is empty or holds a null character", hint="name a file such as refold.db"
-            )
         return SqliteBackend(Path(url), create=create, read_only=read_only)
     if scheme == "sqlite":
         # sqlite:///relative.db and sqlite:////absolute.db, as SQLAlchemy writes them

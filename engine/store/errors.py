@@ -7,7 +7,7 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from eventsourcing.persistence import PersistenceError
+from eventsourcing.domain import EventSourcingError
 
 from engine.core.errors import BackendUnavailable, EngineError, NotAStore
 
@@ -76,5 +76,5 @@ def translated(where: str) -> Iterator[None]:
     """Run a block that touches the database; whatever the database raises leaves it as a refold error."""
     try:
         yield
-    except (sqlite3.Error, PersistenceError) as error:
+    except (sqlite3.Error, EventSourcingError) as error:
         raise translation_of(error, where) from error

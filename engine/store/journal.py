@@ -8,7 +8,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from eventsourcing.persistence import IntegrityError, PersistenceError
+from eventsourcing.domain import EventSourcingError
+from eventsourcing.persistence import IntegrityError
 
 from engine.core.envelope import COMMIT_TOPIC, LINK_BYTES, Commit, open_commit
 from engine.core.errors import Conflict, CorruptJournal, InvalidValue, NotFound, SchemaError
@@ -55,7 +56,7 @@ class Journal:
                 run=run_id,
                 position=first,
             ) from None
-        except (sqlite3.Error, PersistenceError) as error:
+        except (sqlite3.Error, EventSourcingError) as error:
             raise translation_of(error, self._where) from error
 
     # -- reading ------------------------------------------------------------------------------------------------------
@@ -240,7 +241,7 @@ class Journal:
             self._commits.create(forked)
         except IntegrityError:
             raise Conflict(f"run {new_id!r} exists", hint="choose another name for the fork", run=new_id) from None
-        except (sqlite3.Error, PersistenceError) as error:
+        except (sqlite3.Error, EventSourcingError) as error:
             raise translation_of(error, self._where) from error
         return forked
 

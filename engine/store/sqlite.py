@@ -86,6 +86,8 @@ class _Datastore(SQLiteDatastore):
     """Pool for readers, and one writer connection that is kept: taking it out of a pool for every commit costs a tenth
     of the commit."""
 
+    pool: _Pool
+
     def __init__(self, path: Path, *, read_only: bool) -> None:
         self.pool = _Pool(path, read_only=read_only)
         self._path = path
@@ -146,6 +148,8 @@ class _Datastore(SQLiteDatastore):
         if self._writer is None:
             self._writer = self.pool.connect()
             self._cursor = self._writer.cursor()
+        elif self._writer.in_transaction:  # an interrupt struck while one was being rolled back
+            self._writer.rollback()
         self._cursor.execute("BEGIN IMMEDIATE")
         return self._cursor
 
@@ -157,12 +161,12 @@ class _Datastore(SQLiteDatastore):
             )
 
     def _abandon(self) -> None:
-        """Roll back, and drop the writer: after a failed COMMIT or an interrupt its state is not worth guessing."""
+        """Roll back; drop a writer that cannot even do that."""
         writer = self._writer
         if writer is not None:
             try:
                 writer.rollback()
-            finally:
+            except sqlite3.Error:
                 self._writer = None
                 writer.close()
 
@@ -357,7 +361,7 @@ class SqliteBackend:
 
     def __init__(self, path: Path, *, create: bool = True, read_only: bool = False) -> None:
         self.url = str(path)
-        self.path = path
+        path = self.path = path.absolute()  # the process may move to another folder later; ":memory:" is a file too
         _look_at(path, create=create and not read_only)
         with translated(self.url):
             self._datastore = _Datastore(path, read_only=read_only)
