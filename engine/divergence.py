@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from inspect import Parameter, signature
 from typing import Any, Final
 
 from engine.core.catalog import Wire
@@ -17,7 +16,7 @@ from engine.core.codec import NotCanonical, decode, decode_canonical, encode
 from engine.core.decider import Model, ModelState
 from engine.core.envelope import COMMAND_ID, EVENTS, FINGERPRINT, Group
 from engine.core.errors import EngineError
-from engine.core.table import Key, Table
+from engine.core.table import Key, Table, column_names
 from engine.store import Journal, cut
 
 __all__ = [
@@ -209,16 +208,7 @@ def _in_dump(left: ModelState, right: ModelState, table: str, key: Key, one: Any
 def _columns(table: Table[Any], width: int) -> tuple[str, ...]:
     """Return names of a dump's columns: what the record says in ``fields``, else its constructor's parameters when they
     are as many."""
-    record = getattr(table.load, "__self__", None)
-    said = getattr(record, "fields", None)
-    if isinstance(said, tuple):
-        return said
-    try:
-        parameters = signature(record).parameters.values()  # type: ignore[arg-type]
-    except (TypeError, ValueError):
-        return ()
-    names = tuple(p.name for p in parameters if p.kind in (Parameter.POSITIONAL_OR_KEYWORD, Parameter.POSITIONAL_ONLY))
-    return names if len(names) == width else ()
+    return column_names(getattr(table.load, "__self__", None), width)
 
 
 def _descend(path: str, left: Any, right: Any) -> tuple[str, Any, Any]:

@@ -11,11 +11,12 @@ counters) is derived:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from inspect import Parameter, signature
 from typing import Any, Generic, Literal, Protocol, Self, TypeAlias, TypeVar
 
 from engine.core.codec import encode
 
-__all__ = ["Key", "Record", "Reference", "Table"]
+__all__ = ["Key", "Record", "Reference", "Table", "column_names"]
 
 Key: TypeAlias = str | int | tuple[str | int, ...]
 Reference: TypeAlias = tuple[int, int]
@@ -133,3 +134,20 @@ class Table(Generic[R]):
             else:
                 self.rows[key] = self.load(before)
         return bool(undo)
+
+
+def column_names(record: object, width: int) -> tuple[str, ...]:
+    """Return the names of a dump's columns: what the record's class says in ``fields``, else its constructor's
+    parameters.
+
+    () when neither gives ``width`` names.
+    """
+    said = getattr(record, "fields", None)
+    if isinstance(said, tuple):
+        return said
+    try:
+        parameters = signature(record).parameters.values()  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        return ()
+    names = tuple(p.name for p in parameters if p.kind in (Parameter.POSITIONAL_OR_KEYWORD, Parameter.POSITIONAL_ONLY))
+    return names if len(names) == width else ()

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
 from engine.core.catalog import EventType, Upcast, Wire
 from engine.core.decider import Evolve, Moment
+from engine.core.table import Key
 from projections.tasks.commands import OnChildren
 from projections.tasks.decider import admit, decide
 from projections.tasks.events import EVENTS
@@ -70,6 +71,19 @@ class TasksProjection:
     def admit(self, state: TaskTable, wire: Wire, moment: Moment) -> Sequence[Wire]:
         """Return what recording a fact appends; see :func:`projections.tasks.decider.admit`."""
         return admit(state, wire, moment)
+
+    def public_record(self, state: TaskTable, key: Key) -> dict[str, Any]:
+        """Return a task's row in its JSON form, with its attempt; {} when there is none. For histories of changes."""
+        task_id = str(key)
+        if task_id not in state.tasks:
+            return {}
+        return state.row(task_id).to_json() | {"attempt": state.find(task_id).attempt}
+
+    def affected(self, state: TaskTable, keys: Iterable[Key]) -> list[Key]:
+        """Return the tasks whose rows may differ after these records were touched: a row shows the children it waits
+        on."""
+        parents = (record.parent for key in keys if (record := state.tasks.get(key)) is not None)
+        return list(dict.fromkeys((*keys, *(parent for parent in parents if parent is not None))))
 
 
 PROJECTION = TasksProjection()
