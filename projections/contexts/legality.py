@@ -40,9 +40,9 @@ class _Facet:
     ) -> None:
         self.what = what
         self.source = source
-        steps = tuple(steps)
+        steps = tuple(step for step in steps if step.event not in _FIRST)
         self.legal = {state: allowed(steps, state) for state in {step.source for step in steps}}
-        self.events = {step.event for step in steps if step.event not in _FIRST}
+        self.events = {step.event for step in steps}
 
     def require(self, state: ContextsState, event: str, context: str) -> None:
         source = self.source(state, context)
