@@ -16,6 +16,7 @@ from engine.moments import position_at
 from engine.restore import restore
 from engine.run import Run
 from engine.view import StateView
+from engine.why import Why, why_task
 from projections.contexts import ContextCommands, ContextQueries
 from projections.graph import GraphCommands, GraphQueries
 from projections.swarm import SwarmCommands, SwarmQueries
@@ -99,6 +100,11 @@ class LiveRun(Run):
     def diff(self, before: int, after: int) -> Diff:
         """Return what changed between two positions, as rows and as a JSON Patch; see :mod:`engine.diff`."""
         return diff(document(self.at(before)), document(self.at(after)))
+
+    def why(self, task_id: str) -> Why:
+        """Return what led a task to its present state, in words; see :mod:`engine.why` for nodes, contexts and
+        workers."""
+        return why_task(self._journal, self._model, self, self.id, task_id, until=self.position)
 
     def history(
         self,
