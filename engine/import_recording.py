@@ -21,10 +21,11 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class ImportedStep:
-    """A recorded step, counted from 0, and the run's position after it."""
+    """A recorded step, counted from 0, the run's position after it, and where the recording was not followed."""
 
     step: int
     position: int
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +62,7 @@ def import_recording(run: Run, recording: Mapping[str, Any], *, progress: Progre
     position = 0
     for number, step in enumerate(recorded):
         position = max(position, _record(run, step, number))
-        positions.append(ImportedStep(number, position))
+        positions.append(ImportedStep(number, position, step.notes))
         if progress is not None:
             progress(number + 1, len(recorded))
     return RecordingImported(run.id, run.position - before, run.position, tuple(positions))

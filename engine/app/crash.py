@@ -86,11 +86,11 @@ def _writer(store: Path, run_id: str, *more: str) -> Iterator[_Writer]:
         watch = threading.Timer(PATIENCE_S, process.kill)
         watch.daemon = True
         watch.start()
+        assert process.stdout is not None
         try:
-            assert process.stdout is not None
-            yield _Writer(process, process.stdout, problems)
+            with process.stdout:
+                yield _Writer(process, process.stdout, problems)
         finally:
             watch.cancel()
             process.kill()
             process.wait()
-            process.stdout.close()

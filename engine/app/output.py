@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 from unicodedata import category
 
 import click
@@ -16,15 +16,10 @@ import click
 from engine.app.shell import is_terminal, stdout_is_terminal
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from engine.core.envelope import Event
     from projections.tasks import TaskControlState
 
 __all__ = ["JsonList", "print_events", "print_json", "print_table", "print_tasks", "printable", "progress_bar", "when"]
-
-_PIPED_WIDTH: Final = 4000
-"""Wide enough that no cell is cut or folded when the output goes to a file or another program."""
 
 
 def printable(text: str) -> str:
@@ -72,29 +67,34 @@ class JsonList:
             click.echo("[]" if self._before == "[" else "\n]")
 
 
-def _console() -> Console:
-    from rich.console import Console
-
-    return Console(file=sys.stdout, highlight=False, width=None if stdout_is_terminal() else _PIPED_WIDTH)
-
-
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, right: Sequence[str] = ()) -> None:
-    """Print rows under their headings, the columns of ``right`` aligned to the right; plain and unfolded when
-    piped."""
+    """Print rows under their headings, the columns of ``right`` aligned to the right.
+
+    A terminal gets a table that fits it; a file or another program gets plain lines, nothing cut or folded.
+    """
+    cells = [["" if cell is None else printable(str(cell)) for cell in row] for row in rows]
+    if stdout_is_terminal():
+        _print_fitted(columns, cells, right)
+        return
+    widths = [max(map(len, column)) for column in zip(columns, *cells, strict=True)]
+    aligned = [str.rjust if column in right else str.ljust for column in columns]
+    for line in (columns, *cells):
+        padded = (align(cell, width) for align, cell, width in zip(aligned, line, widths, strict=True))
+        click.echo("  ".join(padded).rstrip())
+
+
+def _print_fitted(columns: Sequence[str], cells: Iterable[Sequence[str]], right: Sequence[str]) -> None:
     from rich.box import SIMPLE_HEAD
+    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=SIMPLE_HEAD if stdout_is_terminal() else None, header_style="bold", pad_edge=False)
+    table = Table(box=SIMPLE_HEAD, header_style="bold", pad_edge=False)
     for column in columns:
         table.add_column(column, justify="right" if column in right else "left", overflow="fold")
-    for row in rows:
-        table.add_row(*(Text("" if cell is None else printable(str(cell))) for cell in row))
-    console = _console()
-    with console.capture() as capture:
-        console.print(table)
-    for line in capture.get().splitlines():
-        click.echo(line.rstrip())
+    for row in cells:
+        table.add_row(*map(Text, row))
+    Console(file=sys.stdout, highlight=False).print(table)
 
 
 def print_tasks(rows: Iterable[TaskControlState]) -> None:

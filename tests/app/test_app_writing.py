@@ -83,9 +83,9 @@ def _changed(line: str, **values: Any) -> str:
         (lambda lines: ["hello"], "neither an export of refold nor a recording"),
         (lambda lines: ["[1, 2]"], "neither an export of refold nor a recording"),
         (lambda lines: ['{"a": 1}'], "not a kernel recording"),
-        (lambda lines: ['{"decoded_inputs": NaN, "planned_steps": []}'], "not JSON"),
+        (lambda lines: ['{"decoded_inputs": NaN, "planned_steps": []}'], "NaN is not JSON"),
         (lambda lines: ['{"decoded_inputs": [], "planned_steps": [], "planned_steps": []}'], "stands twice"),
-        (lambda lines: ["{" * 100_000], "not JSON"),
+        (lambda lines: ["{" * 100_000], "not one JSON value"),
         (lambda lines: [], "is empty"),
     ],
 )
@@ -114,7 +114,7 @@ def test_a_file_that_is_no_text_or_not_there_is_refused_before_a_store_is_made(c
 def test_a_forced_format_is_believed_and_then_checked(cli: Cli, nightly: Path) -> None:
     """``--format`` decides what the file is taken for; what it then is not is said."""
     file = _exported(cli)
-    assert "not JSON" in cli("import", file, "--format", "kernel-recording", "--json").error["message"]
+    assert "not one JSON value" in cli("import", file, "--format", "kernel-recording", "--json").error["message"]
     assert cli("import", file, "--format", "archive", "--run", "a").code == 0
     assert cli("import", file, "--format", "tar", "--json").error["code"] == "wrong_usage"
 

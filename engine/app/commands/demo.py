@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -13,28 +14,48 @@ from engine.app.shell import WRONG_USAGE, Failed, command_options, named_store
 
 if TYPE_CHECKING:
     from engine.open_store import Store
+    from engine.restore import StartAt
 
 RUN: Final = "crash"
 ACKNOWLEDGED: Final = 400
 """How many acknowledgements the writer lives to give, at least."""
 MORE_STEPS: Final = 10
+EVENTS_SHOWN: Final = 8
 
 
 @dataclass(slots=True)
 class _Report:
-    """What the demonstration saw and proved."""
+    """What the demonstration saw and proved; with ``aloud`` it says so as it goes."""
 
     store: str
+    aloud: bool
     imported: list[dict[str, Any]] = field(default_factory=list)
     killed: dict[str, Any] = field(default_factory=dict)
+    restored: dict[str, Any] = field(default_factory=dict)
     proofs: list[dict[str, Any]] = field(default_factory=list)
 
+    def say(self, text: str = "") -> None:
+        if self.aloud:
+            click.echo(text)
+
     def prove(self, what: str, found: object, expected: object) -> None:
-        self.proofs.append({"what": what, "holds": found == expected, "found": found, "expected": expected})
+        holds = found == expected
+        self.proofs.append({"what": what, "holds": holds, "found": found, "expected": expected})
+        self.say(f"   {'proved' if holds else 'FAILED'}  {what}" + ("" if holds else f": {found}, not {expected}"))
 
     @property
     def ok(self) -> bool:
         return all(proof["holds"] for proof in self.proofs)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "store": self.store,
+            "ok": self.ok,
+            "imported": self.imported,
+            "killed": self.killed,
+            "restored": self.restored,
+            "proofs": self.proofs,
+        }
 
 
 @click.command("demo")
@@ -53,85 +74,85 @@ def command(as_json: bool) -> int:
     Example:
       refold demo
     """
-    from engine.open_store import open_store
-
     path = _new_store(named_store())
-    report = _Report(str(path))
-    show = (lambda text: None) if as_json else click.echo
-    with open_store(path) as store:
-        show(f"store {printable(str(path))}\n")
-        _import_recordings(store, report)
-        if not as_json:
-            show("1. Imported recorded runs of an agent kernel; each table is compared with the recorded one:\n")
-            columns = ("run", "steps", "events", "tasks", "digest of the table", "recorded")
-            rows = [(*list(run.values())[:5], "the same" if run["same"] else "DIFFERS") for run in report.imported]
-            print_table(columns, rows, right=("steps", "events", "tasks"))
-    _crash(path, report)
+    report = _Report(str(path), aloud=not as_json)
+    report.say(f"The store is {printable(str(path))}.")
+    _import_recordings(path, report)
+    _kill_a_writer(path, report)
     _restore(path, report)
     if as_json:
-        print_json({**asdict(report), "ok": report.ok})
+        print_json(report.to_json())
     else:
-        _print_rest(path, report)
+        _show(path, report)
     return 0 if report.ok else 1
 
 
 def _new_store(named: str | None) -> Path:
     """Make an empty file for the store: the one that was named, or the first free name. Nothing is overwritten."""
-    if named is not None:
-        path = Path(named.removeprefix("sqlite:///"))
+    names = (f"refold-demo{'' if number == 1 else f'-{number}'}.db" for number in count(1))
+    for name in names if named is None else (named.removeprefix("sqlite:///"),):
+        path = Path(name)
         try:
             path.touch(exist_ok=False)
         except FileExistsError:
-            shape = {
-                "code": "refused",
-                "message": f"{named} is there already, and the demonstration wants a new store",
-                "hint": "name a file that does not exist, or leave --store out",
-            }
-            raise Failed(shape, WRONG_USAGE) from None
+            continue
         return path
-    number = 1
-    while True:
-        path = Path("refold-demo.db" if number == 1 else f"refold-demo-{number}.db")
-        try:
-            path.touch(exist_ok=False)
-        except FileExistsError:
-            number += 1
-        else:
-            return path
+    shape = {
+        "code": "refused",
+        "message": f"{named} is there already, and the demonstration wants a new store",
+        "hint": "name a file that does not exist, or leave --store out",
+    }
+    raise Failed(shape, WRONG_USAGE)
 
 
-def _import_recordings(store: Store, report: _Report) -> None:
+def _import_recordings(path: Path, report: _Report) -> None:
+    """Import every recorded run, and compare the table after each of its steps with the recorded one."""
     from engine.adapters.kernel_recording import recorded_table
     from engine.app.recordings import recorded_runs
     from engine.import_recording import import_recording
+    from engine.open_store import open_store
 
-    for name, recording in recorded_runs():
-        imported = import_recording(store.run(name), recording)
-        view = store.view(name, start="genesis")
-        found, expected = recorded_table.digests(view.tasks.rows(), recording)
-        report.imported.append(
-            {
-                "run": name,
-                "steps": len(imported.steps),
-                "events": imported.events,
-                "tasks": len(view.tasks.rows()),
-                "digest": found,
-                "same": found == expected,
-            }
-        )
-        report.prove(f"table of {name} = the recorded table", found, expected)
+    with open_store(path) as store:
+        for name, recording in recorded_runs():
+            imported = import_recording(store.run(name), recording)
+            digests = [
+                recorded_table.digests(store.view(name, at=step.position).tasks.rows(), recording, step.step)
+                for step in imported.steps
+            ]
+            report.imported.append(
+                {
+                    "run": name,
+                    "steps": len(imported.steps),
+                    "events": imported.events,
+                    "tasks": len(store.view(name).tasks.rows()),
+                    "tables_equal": sum(ours == recorded for ours, recorded in digests),
+                    "table_digest": digests[-1][0],
+                }
+            )
+    report.say("\n1. Imported: recorded runs of an agent kernel\n")
+    if report.aloud:
+        columns = ("run", "steps", "events", "tasks", "tables as recorded", "digest of the last table")
+        rows = [tuple(run.values()) for run in report.imported]
+        print_table(columns, rows, right=columns[1:5])
+        report.say()
+    steps = sum(run["steps"] for run in report.imported)
+    equal = sum(run["tables_equal"] for run in report.imported)
+    report.prove(f"the task table after each of {steps} recorded steps is the recorded one", equal, steps)
 
 
-def _crash(path: Path, report: _Report) -> None:
+def _kill_a_writer(path: Path, report: _Report) -> None:
     from engine.app.crash import kill_in_mid_run
 
+    report.say(f"\n2. Killed: a writer process that appended to the run '{RUN}'\n")
     crash = kill_in_mid_run(path, RUN, after=ACKNOWLEDGED)
+    acknowledged = crash.acknowledged
     report.killed = {
         "run": RUN,
         "exit_code": crash.exit_code,
-        "acknowledged": len(crash.acknowledged),
-        "last_acknowledged": crash.acknowledged[-1],
+        "acknowledged": len(acknowledged),
+        "last_acknowledged": acknowledged[-1],
     }
+    report.say(f"   SIGKILL after {len(acknowledged)} acknowledged commits, the last at position {acknowledged[-1]}")
 
 
 def _restore(path: Path, report: _Report) -> None:
@@ -139,59 +160,47 @@ def _restore(path: Path, report: _Report) -> None:
     from engine.app.crash import go_on
     from engine.open_store import open_store
 
-    killed = report.killed
     with open_store(path, create=False) as store:
         run = store.run(RUN)
-        digest, position = run.digest(), run.position
-        killed.update(restored=run.restored.to_json(), digest=digest)
-        genesis = store.view(RUN, start="genesis")
-        last = killed["last_acknowledged"]
-        report.prove(
-            f"all {killed['acknowledged']} acknowledged positions are in the journal", min(last, position), last
-        )
-        report.prove("restored state = a fold of every event from nothing", digest, genesis.digest())
-        report.prove("every table of the past = the same from nothing", *_pasts(store, position))
+        report.restored = {**run.restored.to_json(), "digest": run.digest()}
+        restored = report.restored
+        end, used = restored["position"], restored["used"]
+        report.say("\n3. Restored\n")
+        report.say(f"   position       {end}")
+        report.say(f"   used           {'nothing' if used == 'genesis' else f'the checkpoint at {used}'}")
+        report.say(f"   events folded  {restored['events_folded']} in {restored['seconds'] * 1000:.1f} ms")
+        report.say(f"   digest         {restored['digest']}\n")
+
+        count_, last = report.killed["acknowledged"], report.killed["last_acknowledged"]
+        report.prove(f"all {count_} acknowledged positions are in the journal", min(last, end), last)
+        nothing = store.view(RUN, start="genesis")
+        report.prove("the restored state is a fold of every event from nothing", restored["digest"], nothing.digest())
+        places = range(0, end + 1, max(1, end // 20))
+        differing = [at for at in places if _digest(store, at, "best") != _digest(store, at, "genesis")]
+        report.prove(f"so it is at {len(places)} positions of the past", differing, [])
         faults = store.verify(RUN).to_json()["faults"]
         report.prove("the chain, every event and every checkpoint verify", faults, [])
-    report.prove(
-        "another writer goes on at the next position", go_on(path, RUN, steps=MORE_STEPS), position + MORE_STEPS
-    )
+    reached = go_on(path, RUN, steps=MORE_STEPS)
+    report.prove(f"another writer went on and took {MORE_STEPS} steps", reached - end, MORE_STEPS)
 
 
-def _pasts(store: Store, position: int) -> tuple[list[str], list[str]]:
-    """Return the digests at some positions of the past, by the best checkpoint and from nothing."""
-    positions = range(0, position + 1, max(1, position // 20))
-    best = [store.view(RUN, at=at).digest() for at in positions]
-    return best, [store.view(RUN, at=at, start="genesis").digest() for at in positions]
+def _digest(store: Store, at: int, start: StartAt) -> str:
+    return store.view(RUN, at=at, start=start).digest()
 
 
-def _print_rest(path: Path, report: _Report) -> None:
+def _show(path: Path, report: _Report) -> None:
+    """Print the table of the killed run as of the crash, and the last events of its youngest task."""
     from engine.open_store import open_store
 
-    killed = report.killed
-    restored = killed["restored"]
-    used = "nothing" if restored["used"] == "genesis" else f"the checkpoint at {restored['used']}"
-    click.echo(
-        f"\n2. A writer process appended to the run '{RUN}' and was killed with SIGKILL (exit code "
-        f"{killed['exit_code']}) after\n   {killed['acknowledged']} acknowledgements, the last for position "
-        f"{killed['last_acknowledged']}.\n"
-    )
-    click.echo(
-        f"3. Restored to position {restored['position']} from {used}, {restored['events_folded']} events folded, in "
-        f"{restored['seconds'] * 1000:.1f} ms.\n   Digest {killed['digest']}\n"
-    )
-    click.echo("4. Proofs:\n")
-    for proof in report.proofs:
-        click.echo(f"   {'proved' if proof['holds'] else 'FAILED'}  {printable(proof['what'])}")
-        if not proof["holds"]:
-            click.echo(f"           expected {proof['expected']}, found {proof['found']}")
-    with open_store(path, create=False) as store:
-        view = store.view(RUN, at=restored["position"])
-        rows = view.tasks.rows()
-        click.echo(f"\n5. The task table of '{RUN}' as of the crash:\n")
+    end = report.restored["position"]
+    with open_store(path, create=False, read_only=True) as store:
+        rows = store.view(RUN, at=end).tasks.rows()
+        report.say(f"\n4. The task table of '{RUN}' as of the crash\n")
         print_tasks(rows)
         task = rows[-1].task_id
-        click.echo(f"\n6. What happened to the task '{task}', the last events:\n")
-        print_events(list(store.history(RUN, task=task, until=restored["position"]))[-12:])
-    click.echo(f"\nLook around:  refold --store {path} history {RUN} --task {task}")
-    click.echo(f"              refold --store {path} show wf_quota --tasks --at 9")
+        report.say(f"\n5. The last events of the task '{task}' before the crash\n")
+        newest = list(store.history(RUN, task=task, until=end, newest_first=True, limit=EVENTS_SHOWN))
+        print_events(reversed(newest))
+    name = printable(str(path))
+    report.say(f"\nLook around: refold --store {name} history {RUN} --task {task}")
+    report.say(f"             refold --store {name} show wf_quota --tasks --at 20")

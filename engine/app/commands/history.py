@@ -16,6 +16,8 @@ from engine.app.shell import POSITION, command_options, note, opened_store
 @click.option("--command-id", metavar="ID", help="Only the events of this command.")
 @click.option("--after", type=POSITION, default=0, metavar="N", help="Only events after event N.")
 @click.option("--until", type=POSITION, metavar="N", help="Only events up to and including event N.")
+@click.option("--newest-first", is_flag=True, help="From the end back.")
+@click.option("--limit", type=click.IntRange(0, 2**31), metavar="N", help="At most so many events.")
 @command_options
 def command(
     run: str,
@@ -25,9 +27,11 @@ def command(
     command_id: str | None,
     after: int,
     until: int | None,
+    newest_first: bool,
+    limit: int | None,
     as_json: bool,
 ) -> None:
-    """Show the events of a run, the oldest first.
+    """Show the events of a run, the oldest first unless asked otherwise.
 
     'cause' is the event or command that led to an event. Filters narrow each other. The chain is checked on the way:
     nothing damaged is ever shown.
@@ -36,6 +40,7 @@ def command(
     Examples:
       refold history nightly --task fetch
       refold history nightly --type task.finished --after 1000 --json
+      refold history nightly --newest-first --limit 10
     """
     from engine.archive import to_json
 
@@ -48,6 +53,8 @@ def command(
             command_id=command_id,
             after=after,
             until=until,
+            newest_first=newest_first,
+            limit=limit,
         )
         if as_json:
             with JsonList() as printed:

@@ -7,7 +7,7 @@ from typing import IO, Any
 import click
 
 from engine.app.output import print_json, printable, progress_bar
-from engine.app.shell import command_options, opened_store
+from engine.app.shell import command_options, note, opened_store
 
 
 @click.command("import")
@@ -47,5 +47,8 @@ def command(file: IO[bytes], run_id: str | None, form: Any, as_json: bool) -> No
         print_json(imported.to_json())
         return
     steps = "" if imported.steps is None else f" in {len(imported.steps)} steps"
+    for step in imported.steps or ():
+        for text in step.notes:
+            note(f"step {step.step}: {printable(text)}")
     added = f"{imported.events} events added" if imported.events else "nothing added, it is here already"
     click.echo(f"run {printable(imported.run)}: {imported.format}{steps}, {added}, position {imported.position}")

@@ -7,19 +7,16 @@ from typing import Any
 import click
 
 from engine.app.output import print_json, printable, progress_bar
-from engine.app.shell import POSITION, command_options, opened_store
+from engine.app.shell import command_options, opened_store
 
 
 def _start_at(ctx: click.Context, param: click.Parameter, value: str | None) -> str | int:
     """Return where to start: the best checkpoint, ``genesis``, or the position of a checkpoint."""
     if value is None or value == "genesis":
         return value or "best"
-    try:
-        return int(POSITION.convert(value, param, ctx))
-    except click.BadParameter:
-        raise click.BadParameter(
-            f"{value!r} is neither 'genesis' nor the position of a checkpoint", ctx, param
-        ) from None
+    if value.isascii() and value.isdigit() and len(value) < 19:
+        return int(value)
+    raise click.BadParameter(f"{value!r:.40} is neither 'genesis' nor the position of a checkpoint", ctx, param)
 
 
 @click.command("restore")
