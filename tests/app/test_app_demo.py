@@ -1,0 +1,88 @@
+"""The demonstration: it proves what it says, and it would notice if it were not so."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from engine import open_store
+from engine.app.crash import go_on, kill_in_mid_run
+from engine.app.writer import take_step
+from engine.core.errors import BackendUnavailable
+from tests.app.conftest import Cli
+
+
+def test_the_demonstration_proves_what_it_says(cli: Cli) -> None:
+    """In an empty folder the demonstration imports, kills, restores and proves; its store can be looked at after."""
+    answer = cli("demo", "--json")
+    assert answer.code == 0, answer.err
+    shape = answer.json
+    assert list(shape) == ["store", "ok", "imported", "killed", "restored", "proofs"]
+    assert shape["ok"] is True and shape["store"] == "refold-demo.db"
+    assert len(shape["imported"]) == 10 and all(run["tables_equal"] == run["steps"] for run in shape["imported"])
+    assert shape["killed"]["exit_code"] == -9 and shape["killed"]["acknowledged"] >= 400
+    assert shape["restored"]["used"] == 300 and shape["restored"]["events_folded"] > 0
+    assert all(proof["holds"] for proof in shape["proofs"]) and len(shape["proofs"]) == 6
+    at = shape["restored"]["position"]
+    digest = cli("digest", "crash", "--at", at, "--store", "refold-demo.db").out.strip()
+    assert digest == shape["restored"]["digest"]
+    assert cli("verify", "--all", "--store", "refold-demo.db").code == 0
+
+
+def test_a_second_demonstration_takes_another_name(cli: Cli) -> None:
+    """The store of an earlier one stays as it is; a named file must be new."""
+    Path("refold-demo.db").write_text("mine")
+    shown = cli("demo")
+    assert shown.code == 0 and "refold-demo-2.db" in shown.out and "FAILED" not in shown.out
+    assert (shown.out.count("proved") == 6 and "sub_agent_join" in shown.out) or "running" in shown.out
+    assert Path("refold-demo.db").read_text() == "mine"
+    answer = cli("demo", "--store", "refold-demo.db", "--json")
+    assert answer.code == 2 and answer.error["code"] == "refused"
+    assert cli("demo", "--store", "no/such/folder.db", "--json").error["code"] == "file_error"
+
+
+def test_a_lost_event_makes_the_demonstration_fail(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    """When an acknowledged position is not there, that proof fails and the exit code is 1."""
+    from engine.app import crash
+
+    def boasting(*args: object, **more: object) -> crash.Crash:
+        real = kill_in_mid_run(*args, **more)  # type: ignore[arg-type]
+        return crash.Crash((*real.acknowledged, real.acknowledged[-1] + 5), real.exit_code)
+
+    monkeypatch.setattr(crash, "kill_in_mid_run", boasting)
+    answer = cli("demo", "--json")
+    assert answer.code == 1 and answer.json["ok"] is False
+    assert [proof["holds"] for proof in answer.json["proofs"]].count(False) == 1
+    Path("refold-demo.db").unlink()
+    assert "FAILED" in cli("demo").out
+
+
+def test_the_writer_is_one_process_or_many(tmp_path: Path) -> None:
+    """Writers that are killed after every few steps write what one writer would have written: it keeps nothing."""
+    with open_store("memory:") as store:
+        run = store.run("r")
+        for _ in range(60):
+            take_step(run)
+        expected = run.digest()
+    path = tmp_path / "store.db"
+    for steps in (1, 19, 40):
+        position = go_on(path, "r", steps=steps)
+    with open_store(path) as store:
+        assert store.run("r").position == position == 60
+        assert store.run("r").digest() == expected
+
+
+def test_a_writer_that_cannot_work_is_reported(tmp_path: Path) -> None:
+    """A writer process that fails is an error with its last words, not a hang."""
+    with pytest.raises(BackendUnavailable, match="is a folder"):
+        kill_in_mid_run(tmp_path, "r", after=3)
+    with pytest.raises(BackendUnavailable, match="is a folder"):
+        go_on(tmp_path, "r", steps=3)
+
+
+def test_the_demonstration_stays_quiet_with_json(cli: Cli) -> None:
+    """With --json standard output is one JSON value and standard error is empty."""
+    answer = cli("demo", "--json", "--store", "d.db")
+    assert answer.err == "" and json.loads(answer.out)["store"] == "d.db"
