@@ -24,6 +24,9 @@ COMMIT_EVENTS_MAX: Final = 100_000
 COMMIT_BYTES_MAX: Final = 64 * 1024 * 1024
 """Encoded bytes of one commit, which is one stored row."""
 
+IMPORT_BYTES_MAX: Final = 256 * 1024 * 1024
+"""Bytes of one recording of a foreign runtime; it is read whole."""
+
 NESTING_DEPTH_MAX: Final = 64
 """Levels of lists and maps inside one JSON value (rule of spec/task-control.md section 1)."""
 
