@@ -14,10 +14,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
-from engine.core.codec import NotCanonical
 from engine.core.decider import Model, ModelState
 from engine.core.envelope import genesis
-from engine.core.errors import CorruptJournal, NotFound, SchemaError
+from engine.core.errors import BackendUnavailable, CorruptJournal, NotAStore, NotFound
 from engine.core.table import Key, Table
 from engine.store import Checkpoint, Checkpoints, Journal, Rejected, cut
 
@@ -28,6 +27,8 @@ Progress: TypeAlias = Callable[[int, int], None]
 """Called with (position reached, position wanted) now and then."""
 
 _PROGRESS_EVERY = 20_000
+IMPOSSIBLE = (KeyError, TypeError, ValueError, IndexError, AttributeError, AssertionError)
+"""What a fold may raise over bytes that verify but that no decision could have given."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +66,8 @@ class Restored:
     base: tuple[int, bytes] | None = None
     chain_bytes: int = 0
     full_bytes: int = 0
+    deltas: list[int] = field(default_factory=list)
+    """Positions of the deltas since the last full checkpoint, oldest first."""
     rejected: list[tuple[int, str]] = field(default_factory=list)
 
 
@@ -97,6 +100,8 @@ def restore(
             position=until,
         )
     rejected: list[tuple[int, str]] = []
+    if isinstance(start, int) and not 0 <= start <= end:
+        raise NotFound(f"run {run_id!r} has no checkpoint at {start}", hint=f"it ends at {end}", run=run_id)
     restored = _from_checkpoint(journal, checkpoints, model, run_id, until, start, rejected)
     if restored is None:
         nothing = RestoreReport(run_id, 0, "genesis", 0, (), 0.0)
@@ -129,7 +134,11 @@ def fold(
     state = restored.state
     told = state.seq
     for commit in journal.commits(run_id, after=state.seq, link=restored.link, until=until):
-        state.apply(cut(commit, until))
+        try:
+            state.apply(cut(commit, until))
+        except IMPOSSIBLE as error:
+            found = f"{type(error).__name__}: {error}"
+            raise CorruptJournal(run_id, commit.first, "events that follow from those before", found) from error
         restored.link = commit.link
         if progress is not None and state.seq - told >= _PROGRESS_EVERY:
             told = state.seq
@@ -151,14 +160,15 @@ def _from_checkpoint(
     """Return the state at the newest usable checkpoint, or None for genesis; note every one refused on the way."""
     if start == "genesis":
         return None
-    for position, stream in _candidates(journal, checkpoints, run_id, until, start):
+    for position, stream in _candidates(journal, checkpoints, run_id, until, start, rejected):
         try:
             if until is not None and position > until:
                 raise Rejected(f"it lies after position {until}")
             chain = checkpoints.chain(stream, position, model.fingerprint)
-            if journal.link_at(stream, position) != chain[-1].link:
+            link = journal.link_at(stream, position)
+            if link is None or not chain[-1].is_at(link):
                 raise Rejected("its link is not the journal's link there")
-            loaded = _load(journal, model, run_id, chain)
+            loaded = _load(journal, model, run_id, chain, link)
         except Rejected as error:
             rejected.append((position, str(error)))
         else:
@@ -177,7 +187,12 @@ def _from_checkpoint(
 
 
 def _candidates(
-    journal: Journal, checkpoints: Checkpoints, run_id: str, until: int | None, start: StartAt
+    journal: Journal,
+    checkpoints: Checkpoints,
+    run_id: str,
+    until: int | None,
+    start: StartAt,
+    rejected: list[tuple[int, str]],
 ) -> Iterator[tuple[int, str]]:
     """Yield (position, stream) of the checkpoints to try, newest first: a fork may use those of the history it
     shares."""
@@ -187,18 +202,25 @@ def _candidates(
             if segment.low <= start and (segment.high is None or start <= segment.high):
                 yield start, segment.run_id
         else:
-            for position in checkpoints.positions(segment.run_id, until=ceiling):
+            try:
+                positions = checkpoints.positions(segment.run_id, until=ceiling)
+            except (NotAStore, BackendUnavailable) as error:
+                rejected.append((0, f"the checkpoints cannot be read: {error.message}"))
+                return  # if it is the whole store, reading the journal will say so
+            for position in positions:
                 yield position, segment.run_id
 
 
-def _load(journal: Journal, model: Model, run_id: str, chain: Sequence[Checkpoint]) -> Restored:
+def _load(journal: Journal, model: Model, run_id: str, chain: Sequence[Checkpoint], link: bytes) -> Restored:
     """Return the state that a chain of checkpoints describes. Raises Rejected when its records do not fit the
     tables."""
     state = model.initial()
     references: dict[str, dict[Key, tuple[int, int]]] = {}
     try:
+        names = sorted(state.tables)
         for checkpoint in chain:
-            for name, entries in checkpoint.tables:
+            for number, entries in checkpoint.tables:
+                name = names[number]
                 table = state.tables[name]
                 pending = references.setdefault(name, {}) if table.refer is not None else None
                 _load_table(table, entries, pending)
@@ -210,7 +232,15 @@ def _load(journal: Journal, model: Model, run_id: str, chain: Sequence[Checkpoin
     last = chain[-1]
     report = RestoreReport(run_id, last.position, last.position, 0, (), 0.0)
     deltas = sum(checkpoint.size_bytes for checkpoint in chain[1:])
-    return Restored(state, last.link, report, (last.position, last.digest), deltas, chain[0].size_bytes)
+    return Restored(
+        state,
+        link,
+        report,
+        (last.position, link),
+        deltas,
+        chain[0].size_bytes,
+        [checkpoint.position for checkpoint in chain[1:]],
+    )
 
 
 def _load_table(
@@ -258,8 +288,3 @@ def _resolve(
         table = state.tables[name]
         for key in pending:  # in the checkpoint's order, which is the table's
             table.rows[key] = table.load(found[name][key])
-
-
-# Raised by a fold over bytes that verify but that no decision could have written; named here so that callers catch one
-# tuple.
-UNREADABLE = (CorruptJournal, SchemaError, NotCanonical)

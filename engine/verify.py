@@ -8,10 +8,10 @@ from typing import Any
 
 from engine.core.codec import NotCanonical, decode_canonical
 from engine.core.decider import Model, ModelState
-from engine.core.envelope import EVENTS, LINK_BYTES, Commit, genesis
-from engine.core.errors import CorruptJournal, EngineError, SchemaError
+from engine.core.envelope import EVENTS, LINK_BYTES, Commit, body_of, genesis
+from engine.core.errors import CorruptJournal, EngineError, NotAStore, SchemaError
 from engine.divergence import off_the_fold
-from engine.restore import restore
+from engine.restore import IMPOSSIBLE, restore
 from engine.store import Checkpoints, Head, Journal, RawCommit, Segment
 from engine.store.journal import open_row
 from engine.store.lineage import truncated
@@ -77,26 +77,45 @@ def verify(
     against the fold.
 
     After a fault the chain is followed on from what is stored, so that a second fault is named too; the fold stops at
-    the first.
-    Raises NotFound and BackendUnavailable only.
+    the first. Raises NotFound and BackendUnavailable only.
     """
-    head = journal.existing_head(run_id)
-    positions = sorted(checkpoints.positions(run_id))
+    head = _head(journal, run_id)
+    positions, unreadable = _positions(checkpoints, run_id)
     walk = _Walk(run_id, model, frozenset(positions))
-    for segment in journal.lineage(run_id):
-        walk.enter(segment)
-        for row in journal.raw(segment.run_id, after=segment.low):
-            if segment.high is not None and walk.last >= segment.high:
-                break
-            walk.row(row, segment.high)
-            if progress is not None:
-                progress(walk.last, head.position)
-        walk.leave(segment)
-    walk.end(head)
+    walk.faults.extend(unreadable)
+    try:
+        for segment in journal.lineage(run_id):
+            walk.enter(segment)
+            for row in journal.raw(segment.run_id, after=segment.low):
+                if segment.high is not None and walk.last >= segment.high:
+                    break
+                walk.row(row, segment.high)
+                if progress is not None:
+                    progress(walk.last, walk.last if head is None else head.position)
+            walk.leave(segment)
+        walk.end(head)
+    except CorruptJournal as error:  # not even the rows can be listed to their end
+        walk.faults.append(Fault(walk.last + 1, "unreadable", error.expected, error.found, _FROM_COPY))
     for position in positions:
         walk.faults.extend(_check_checkpoint(journal, checkpoints, model, run_id, position, walk))
     faults = tuple(sorted(walk.faults, key=lambda fault: (fault.seq, fault.code)))
     return Verdict(run_id, walk.intact_until, walk.last, len(positions), faults)
+
+
+def _head(journal: Journal, run_id: str) -> Head | None:
+    """Return the end of a run, None when only the record of it is missing. Raises NotFound."""
+    try:
+        return journal.existing_head(run_id)
+    except CorruptJournal:
+        return None
+
+
+def _positions(checkpoints: Checkpoints, run_id: str) -> tuple[list[int], list[Fault]]:
+    """Return the positions of the checkpoints, none and a fault when they cannot be listed."""
+    try:
+        return sorted(checkpoints.positions(run_id)), []
+    except NotAStore as error:
+        return [], [Fault(0, "bad_checkpoint", "checkpoints that can be read", error.message, _CHECKPOINT)]
 
 
 class _Walk:
@@ -109,6 +128,7 @@ class _Walk:
         self.intact_until = 0
         self.digests: dict[int, str] = {}
         """State digests of the fold where there is a checkpoint."""
+        self._lost = False  # the row before is damaged: how many events it held is not known for sure
         self._wanted = checkpoint_positions
         self._link: bytes | None = genesis(
             run_id
@@ -138,6 +158,8 @@ class _Walk:
     def row(self, row: RawCommit, high: int | None = None) -> None:
         """Check one row, of a shared stretch up to ``high``, and go on after it, whatever it holds."""
         faults: list[Fault] = []
+        if self._lost and row.first > self.last:
+            self.last = row.first - 1
         if row.first != self.last + 1:
             faults.append(
                 Fault(
@@ -157,7 +179,9 @@ class _Walk:
             self._fold(commit, self._state, faults)
         if faults:
             self._state = None
-        self.last = commit.last if commit is not None else _last_of(row)
+        last = commit.last if commit is not None else _last_of(row)
+        self._lost = last is None
+        self.last = row.first if last is None else last
         self._link = commit.link if commit is not None else _stored_link(row)
         self.faults.extend(faults)
         if self._state is not None:
@@ -170,7 +194,7 @@ class _Walk:
             return None
         try:
             commit = open_row(self.run_id, row, self._link)
-            decode_canonical(row.stored[LINK_BYTES:])
+            decode_canonical(body_of(row.stored))
         except CorruptJournal as error:
             faults.append(Fault(row.first, "broken_link", error.expected, error.found, _FROM_COPY))
         except SchemaError as error:
@@ -189,15 +213,20 @@ class _Walk:
             faults.append(
                 Fault(commit.first, error.code, "events that this refold can fold", error.message, error.hint)
             )
-        except (KeyError, TypeError, ValueError, IndexError, AttributeError, AssertionError) as error:
+        except IMPOSSIBLE as error:
             found = f"{type(error).__name__}: {error}"
             faults.append(
                 Fault(commit.first, "impossible_event", "events that follow from those before", found, _FOREIGN)
             )
 
-    def end(self, head: Head) -> None:
+    def end(self, head: Head | None) -> None:
         """Compare the last row with the head record."""
-        if self.last < head.position:
+        if head is None:
+            expected = f"a head record at {self.last}"
+            self.faults.append(Fault(self.last, "missing_head", expected, "none", _HEAD))
+        elif self._lost and self.last < head.position:
+            self.last = head.position  # the damaged row was the last one
+        elif self.last < head.position:
             found = f"the last one at {self.last}"
             self.faults.append(
                 Fault(self.last + 1, "missing_tail", f"commits up to {head.position}", found, _FROM_COPY)
@@ -216,13 +245,13 @@ def _stored_link(row: RawCommit) -> bytes | None:
     return row.stored[:LINK_BYTES] if type(row.stored) is bytes else None
 
 
-def _last_of(row: RawCommit) -> int:
-    """Return the last position of a damaged row as far as its bytes still tell; its first when they do not."""
+def _last_of(row: RawCommit) -> int | None:
+    """Return the last position of a damaged row, None when its bytes do not tell."""
     try:
-        groups = decode_canonical(row.stored[LINK_BYTES:])
+        groups = decode_canonical(body_of(row.stored))
         return max(row.first, row.first + sum(len(group[EVENTS]) for group in groups) - 1)
     except (NotCanonical, TypeError, IndexError, KeyError):
-        return row.first
+        return None
 
 
 def _check_checkpoint(

@@ -325,7 +325,12 @@ class Model:
             ]
             for projection in self.projections
         ]
-        return sha256(encode([STATE_FORMAT, schema])).digest()[:16]
+        tables = sorted(
+            f"{projection.name}.{table.name}"
+            for projection in self.projections
+            for table in projection.initial().tables
+        )
+        return sha256(encode([STATE_FORMAT, schema, tables])).digest()[:8]
 
     def initial(self) -> ModelState:
         """Return the state before the first event."""

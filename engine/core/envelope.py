@@ -1,8 +1,8 @@
 """The envelope: how events become the bytes of a commit, and the hash chain over them. It must never know what an
 event means.
 
-A commit is ``link (32 bytes) || body``; the body is the CBOR array of its groups; a group is what one command
-appended::
+A commit is ``link (32 bytes) || body``, or ``link || 0x00 || CRC-32 of the rest || raw deflate of the body`` when its
+events are long texts; the body is the CBOR array of its groups; a group is what one command appended::
 
     [recorded_at_ms, actor | null, command_id | null, fingerprint | null, cause | null, [event, ...]]
 
@@ -12,6 +12,7 @@ a group.
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
@@ -25,6 +26,7 @@ from engine.core.limits import COMMIT_BYTES_MAX, COMMIT_EVENTS_MAX, EVENT_BYTES_
 __all__ = [
     "COMMIT_TOPIC",
     "LINK_BYTES",
+    "body_of",
     "Commit",
     "Event",
     "Group",
@@ -37,6 +39,8 @@ __all__ = [
 
 COMMIT_TOPIC: Final = "refold.commit/1"
 LINK_BYTES: Final = 32
+_DEFLATED: Final = b"\0"  # no CBOR array begins with it
+_DEFLATE_FROM_BYTES: Final = 160  # mean bytes an event from which packing is tried
 
 Group: TypeAlias = list[Any]
 AT_MS, ACTOR, COMMAND_ID, FINGERPRINT, CAUSE, EVENTS = range(6)
@@ -124,13 +128,51 @@ def seal_commit(previous: bytes, groups: Sequence[Group]) -> tuple[bytes, bytes]
     if len(body) > COMMIT_BYTES_MAX:
         raise LimitExceeded("COMMIT_BYTES_MAX", len(body), COMMIT_BYTES_MAX, hint="use several batches")
     link = sha256(previous + body).digest()
-    return link + body, link
+    return link + _packed(body, count), link
+
+
+def _packed(body: bytes, count: int) -> bytes:
+    """Return how a body is stored: deflated behind a zero byte when its events are long texts that shrink, else as it
+    is.
+
+    The link covers the body itself, so that packing can neither hide damage nor move a digest.
+    """
+    if len(body) < _DEFLATE_FROM_BYTES * count:
+        return body
+    packer = zlib.compressobj(6, zlib.DEFLATED, -zlib.MAX_WBITS)
+    packed = packer.compress(body) + packer.flush()
+    if len(packed) > len(body) * 7 // 8:
+        return body
+    return _DEFLATED + zlib.crc32(packed).to_bytes(4, "big") + packed
+
+
+def body_of(stored: bytes) -> bytes:
+    """Return the body of a stored commit. Raises NotCanonical when it is packed and does not unpack."""
+    body = stored[LINK_BYTES:]
+    if body[:1] != _DEFLATED:
+        return body
+    packed = body[5:]
+    if (
+        zlib.crc32(packed).to_bytes(4, "big") != body[1:5]
+    ):  # deflate has bits that mean nothing: a flip there counts too
+        raise NotCanonical("a packed commit whose bytes are not those that were written")
+    unpacker = zlib.decompressobj(-zlib.MAX_WBITS)
+    try:
+        unpacked = unpacker.decompress(packed, COMMIT_BYTES_MAX + 1)
+    except zlib.error as error:
+        raise NotCanonical(f"a packed commit that does not unpack: {error}") from error
+    if not unpacker.eof or unpacker.unused_data or len(unpacked) > COMMIT_BYTES_MAX:
+        raise NotCanonical("a packed commit that does not end where it should")
+    return unpacked
 
 
 def open_commit(run_id: str, first: int, previous: bytes, stored: bytes) -> Commit:
     """Return the commit in ``stored``, having checked its bytes against the chain. Raises CorruptJournal at
     ``first``."""
-    body = stored[LINK_BYTES:]
+    try:
+        body = body_of(stored)
+    except NotCanonical as error:
+        raise CorruptJournal(run_id, first, "a packed commit", str(error)) from error
     link = sha256(previous + body).digest()
     if stored[:LINK_BYTES] != link:
         raise CorruptJournal(

@@ -2,7 +2,7 @@
 never know what an event means."""
 
 from engine.store.backend import Backend, Head, Origin
-from engine.store.checkpoints import Checkpoint, Checkpoints, Rejected, capture
+from engine.store.checkpoints import Checkpoint, Checkpoints, Rejected, capture, merged
 from engine.store.connect import connect
 from engine.store.journal import Journal, RawCommit
 from engine.store.lineage import Segment, cut
@@ -20,4 +20,5 @@ __all__ = [
     "capture",
     "connect",
     "cut",
+    "merged",
 ]

@@ -77,8 +77,8 @@ class CommitRecorder(Protocol):
 class CheckpointRecorder(Protocol):
     """An ``AggregateRecorder`` of text ids that can also list positions and delete."""
 
-    def put(self, run_id: str, position: int, topic: str, state: bytes) -> None:
-        """Insert a checkpoint, replacing one at the same position."""
+    def put(self, run_id: str, position: int, topic: str, state: bytes, replacing: Sequence[int]) -> None:
+        """Insert a checkpoint and delete those at the positions ``replacing``, in one transaction."""
         ...
 
     def read(self, run_id: str, position: int) -> tuple[str, bytes] | None: ...

@@ -1,14 +1,15 @@
 """Checkpoints: what changed since the last one, chained by digest. Disposable: nothing here may ever change an answer,
 only its cost.
 
-A checkpoint is ``SHA-256(body) || body`` with the body a CBOR array::
+A checkpoint is ``SHA-256(body)[:16] || body`` with the body a CBOR array::
 
-    [format, fingerprint, run id, position, link, base position | null, base digest | null, [[table, [[key, record |
-    null], ...]], ...]]
+    [format, fingerprint, run id, position, link, base position | null, base link | null,
+     [[number of the table, [[key, record | null], ...]], ...]]
 
-With a base it holds the records touched since that base (null: removed); without one it holds all records. A record
-whose content stands in
-the journal is stored as ``[seq, index]``.
+``link`` is the first 16 bytes of the journal's link at the position, ``base link`` those at the base: a digest of all
+that came before. With a base it holds the records touched since that base (null: removed); without one it holds all
+records. A record whose content stands in the journal is stored as ``[seq, index]``. Tables are numbered in the order of
+their names, which the fingerprint covers.
 """
 
 from __future__ import annotations
@@ -20,14 +21,16 @@ from typing import Any, Final
 
 from engine.core.codec import NotCanonical, decode, encode_many
 from engine.core.decider import ModelState
+from engine.core.errors import NotAStore
 from engine.store.backend import Backend
 from engine.store.errors import translated
 
-__all__ = ["CHECKPOINT_TOPIC", "Checkpoint", "Checkpoints", "Rejected", "capture"]
+__all__ = ["CHECKPOINT_TOPIC", "Checkpoint", "Checkpoints", "Rejected", "capture", "merged"]
 
 CHECKPOINT_TOPIC: Final = "refold.checkpoint/1"
 _FORMAT: Final = 1
-_DIGEST_BYTES: Final = 32
+_DIGEST_BYTES: Final = 16
+_LINK_BYTES: Final = 16
 
 
 class Rejected(Exception):
@@ -37,24 +40,29 @@ class Rejected(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """A checkpoint as read back. ``digest`` identifies it; ``base`` is (position, digest) of the one it continues, or
-    None for a full one."""
+    """A checkpoint as read back. ``base`` is (position, link there) of the one it continues, or None for a full one;
+    links
+    are cut to 16 bytes; ``tables`` are (number of the table, entries)."""
 
     run_id: str
     position: int
     link: bytes
     fingerprint: bytes
     base: tuple[int, bytes] | None
-    tables: Sequence[tuple[str, Sequence[tuple[Any, Any]]]]
-    digest: bytes
+    tables: Sequence[tuple[int, Sequence[tuple[Any, Any]]]]
     size_bytes: int
+
+    def is_at(self, link: bytes | None) -> bool:
+        """Return whether ``link`` is the journal's link where this checkpoint was taken."""
+        return link is not None and link[:_LINK_BYTES] == self.link
 
 
 def capture(state: ModelState, run_id: str, link: bytes, base: tuple[int, bytes] | None) -> bytes:
     """Return the stored bytes of a checkpoint of ``state``: full without ``base``, else what changed since it. Changes
     nothing."""
-    tables = []
-    for name, table in state.tables.items():
+    tables: list[Any] = []
+    for number, name in enumerate(sorted(state.tables)):
+        table = state.tables[name]
         keys = list(table.rows) if base is None else list(table.changed)
         if keys:
             refer = table.refer
@@ -62,20 +70,30 @@ def capture(state: ModelState, run_id: str, link: bytes, base: tuple[int, bytes]
             for key in keys:
                 row = table.rows.get(key)
                 entries.append([key, None if row is None else (refer(row) if refer is not None else row.dump())])
-            tables.append([name, entries])
-    body = encode_many(
-        [
-            _FORMAT,
-            state.model.fingerprint,
-            run_id,
-            state.seq,
-            link,
-            None if base is None else base[0],
-            None if base is None else base[1],
-            tables,
-        ]
-    )
-    return sha256(body).digest() + body
+            tables.append([number, entries])
+    return _seal(run_id, state.model.fingerprint, state.seq, link, base, tables)
+
+
+def merged(checkpoints: Sequence[Checkpoint]) -> bytes:
+    """Return the stored bytes of one checkpoint that does what these, each the base of the next, do one after
+    another."""
+    first, last = checkpoints[0], checkpoints[-1]
+    tables: dict[int, dict[Any, Any]] = {}
+    for checkpoint in checkpoints:
+        for number, entries in checkpoint.tables:
+            seen = tables.setdefault(number, {})
+            for key, value in entries:
+                seen[tuple(key) if type(key) is list else key] = value
+    listed = [[number, [list(entry) for entry in tables[number].items()]] for number in sorted(tables)]
+    return _seal(last.run_id, last.fingerprint, last.position, last.link, first.base, listed)
+
+
+def _seal(
+    run_id: str, fingerprint: bytes, position: int, link: bytes, base: tuple[int, bytes] | None, tables: list[Any]
+) -> bytes:
+    below, below_link = (None, None) if base is None else (base[0], base[1][:_LINK_BYTES])
+    body = encode_many([_FORMAT, fingerprint, run_id, position, link[:_LINK_BYTES], below, below_link, tables])
+    return sha256(body).digest()[:_DIGEST_BYTES] + body
 
 
 class Checkpoints:
@@ -85,11 +103,10 @@ class Checkpoints:
         self._recorder = backend.checkpoints
         self._where = backend.url
 
-    def put(self, run_id: str, position: int, stored: bytes) -> bytes:
-        """Store a checkpoint, replacing one at the same position; return its digest."""
+    def put(self, run_id: str, position: int, stored: bytes, *, instead_of: Sequence[int] = ()) -> None:
+        """Store a checkpoint, replacing one at the same position and those at the positions ``instead_of``, at once."""
         with translated(self._where):
-            self._recorder.put(run_id, position, CHECKPOINT_TOPIC, stored)
-        return stored[:_DIGEST_BYTES]
+            self._recorder.put(run_id, position, CHECKPOINT_TOPIC, stored, (position, *instead_of))
 
     def positions(self, run_id: str, *, until: int | None = None) -> Sequence[int]:
         """Return the positions that have one, newest first."""
@@ -98,8 +115,11 @@ class Checkpoints:
 
     def read(self, run_id: str, position: int, fingerprint: bytes) -> Checkpoint:
         """Return the checkpoint at ``position``. Raises Rejected with the reason when it cannot be used."""
-        with translated(self._where):
-            found = self._recorder.read(run_id, position)
+        try:
+            with translated(self._where):
+                found = self._recorder.read(run_id, position)
+        except NotAStore as error:
+            raise Rejected(f"the database cannot read it: {error.message}") from error
         if found is None:
             raise Rejected(f"there is none at {position}")
         topic, stored = found
@@ -108,11 +128,10 @@ class Checkpoints:
         if type(stored) is not bytes:
             raise Rejected(f"expected bytes, found {type(stored).__name__}")
         body = stored[_DIGEST_BYTES:]
-        digest = sha256(body).digest()
-        if digest != stored[:_DIGEST_BYTES]:
+        if sha256(body).digest()[:_DIGEST_BYTES] != stored[:_DIGEST_BYTES]:
             raise Rejected("its bytes do not match its digest")
         try:
-            form, fingerprint_found, run, at, link, base_position, base_digest, tables = decode(body)
+            form, fingerprint_found, run, at, link, base_position, base_link, tables = decode(body)
         except (NotCanonical, TypeError, ValueError) as error:
             raise Rejected(f"its bytes cannot be read: {error}") from error
         if form != _FORMAT:
@@ -121,8 +140,8 @@ class Checkpoints:
             raise Rejected(f"it belongs to {run!r:.40} at {at!r:.20}")
         if fingerprint_found != fingerprint:
             raise Rejected("written under another schema of the projections")
-        base = None if base_position is None else (base_position, base_digest)
-        return Checkpoint(run_id, position, link, fingerprint_found, base, tables, digest, len(stored))
+        base = None if base_position is None else (base_position, base_link)
+        return Checkpoint(run_id, position, link, fingerprint_found, base, tables, len(stored))
 
     def chain(self, run_id: str, position: int, fingerprint: bytes) -> list[Checkpoint]:
         """Return the full checkpoint and the ones after it that lead to ``position``, oldest first. Raises Rejected."""
@@ -132,7 +151,7 @@ class Checkpoints:
                 below = self.read(run_id, base[0], fingerprint)
             except Rejected as error:
                 raise Rejected(f"its base at {base[0]}: {error}") from error
-            if below.digest != base[1] or below.position >= chain[-1].position:
+            if below.link != base[1] or below.position >= chain[-1].position:
                 raise Rejected(f"its base at {base[0]} is another checkpoint")
             chain.append(below)
         return chain[::-1]

@@ -6,13 +6,13 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from eventsourcing.domain import EventSourcingError
 from eventsourcing.persistence import IntegrityError
 
 from engine.core.envelope import COMMIT_TOPIC, LINK_BYTES, Commit, open_commit
-from engine.core.errors import Conflict, CorruptJournal, InvalidValue, NotFound, SchemaError
+from engine.core.errors import Conflict, CorruptJournal, InvalidValue, NotAStore, NotFound, SchemaError
 from engine.core.fields import check_id
 from engine.store.backend import Backend, Head, Origin
 from engine.store.errors import translated, translation_of
@@ -72,30 +72,44 @@ class Journal:
             return [head for head in self._commits.heads() if not head.hidden]
 
     def existing_head(self, run_id: str) -> Head:
-        """Return the end of a run. Raises NotFound; InvalidValue for what is no id, before the database chokes on
-        it."""
+        """Return the end of a run. Raises NotFound, InvalidValue for what is no id, CorruptJournal for commits without
+        an end."""
         try:
             check_id(run_id)
         except InvalidValue as error:
             raise error.at("run id") from None
         head = self.head(run_id)
+        if head is None and next(self.raw(run_id), None) is not None:
+            raise CorruptJournal(run_id, 1, "a head record", "none, though there are commits")
         if head is None or head.hidden:
             raise NotFound(f"there is no run {run_id!r} in {self._where}", hint="'refold runs' lists them", run=run_id)
         return head
 
     def raw(self, run_id: str, *, after: int = 0) -> Iterator[RawCommit]:
-        """Yield stored rows with ``first > after``, unchecked, in order, in bounded memory."""
+        """Yield stored rows with ``first > after``, unchecked, in order, in bounded memory.
+
+        Raises CorruptJournal when the database itself cannot give them back, or not in order.
+        """
         limit = 4
         while True:
-            with translated(self._where):
-                rows = self._commits.rows(run_id, gt=after, limit=limit)
+            rows = self._rows(run_id, after + 1, gt=after, limit=limit)
             for first, topic, stored in rows:
+                if first <= after:
+                    raise CorruptJournal(run_id, after + 1, "rows in order of position", f"one at {first}")
                 yield RawCommit(first, topic, stored)
+                after = first
             if len(rows) < limit:
                 return
-            after = rows[-1][0]
             mean = sum(len(stored) for _, _, stored in rows) // len(rows) + 1
             limit = max(1, min(_PAGE_ROWS, _PAGE_BYTES // mean))
+
+    def _rows(self, run_id: str, about: int, **span: Any) -> Sequence[tuple[int, str, bytes]]:
+        """Return rows of the recorder; a database that is broken where they lie is damage at position ``about``."""
+        try:
+            with translated(self._where):
+                return self._commits.rows(run_id, **span)
+        except NotAStore as error:
+            raise CorruptJournal(run_id, about, "a row that the database can read", error.message) from error
 
     def lineage(self, run_id: str) -> list[Segment]:
         """Return where the run's positions lie: its own stream, and for a fork those of its origins, oldest first."""
@@ -134,6 +148,8 @@ class Journal:
             if segment.high is not None:
                 _check_joint(run_id, segment, last, previous)
         assert previous is not None, "a lineage ends with the run's own open segment"
+        if head is None or head.position < last:
+            head = self.head(run_id)  # a commit and its head come together: one that is still behind was not left by us
         _check_end(run_id, head, last, previous)
 
     def commits_backwards(self, run_id: str, *, until: int | None = None) -> Iterator[Commit]:
@@ -148,8 +164,7 @@ class Journal:
                 continue
             expected: int | None = None  # the last position that the next, older, commit must have
             while True:
-                with translated(self._where):
-                    rows = self._commits.rows(segment.run_id, lte=ceiling, desc=True, limit=_PAGE_BACK + 1)
+                rows = self._rows(segment.run_id, ceiling or 1, lte=ceiling, desc=True, limit=_PAGE_BACK + 1)
                 for (first, topic, stored), older in zip(rows, [*rows[1:], None], strict=True):
                     if older is None and len(rows) > _PAGE_BACK:
                         break  # its link to the row before it is on the next page
@@ -185,8 +200,7 @@ class Journal:
 
     def _holding(self, run_id: str, segment: Segment, position: int) -> tuple[Commit, bytes]:
         """Return the checked commit of a segment that holds ``position``, and the link before it."""
-        with translated(self._where):
-            rows = self._commits.rows(segment.run_id, lte=position, desc=True, limit=2)
+        rows = self._rows(segment.run_id, position, lte=position, desc=True, limit=2)
         if not rows:
             raise CorruptJournal(run_id, position, "a commit", "none")
         first, topic, stored = rows[0]
@@ -206,9 +220,8 @@ class Journal:
             return None
         if head.origin is not None and position == head.origin.position:
             return fork_genesis(run_id, head.origin)
-        with translated(self._where):
-            rows = self._commits.rows(run_id, lte=position, desc=True, limit=1)
-            following = self._commits.rows(run_id, gt=position, limit=1)
+        rows = self._rows(run_id, position, lte=position, desc=True, limit=1)
+        following = self._rows(run_id, position, gt=position, limit=1)
         if not rows:
             return None
         ends_here = following[0][0] == position + 1 if following else head.position == position
@@ -284,9 +297,9 @@ def _check_end(run_id: str, head: Head | None, last: int, link: bytes) -> None:
     if head is not None and last < head.position:
         expected = f"commits up to position {head.position}"
         raise CorruptJournal(run_id, last + 1, expected, f"the last one at {last}")
-    if last and (head is None or (last == head.position and link != head.link)):
-        found = "none" if head is None else f"one with link {bytes(head.link).hex()[:16]}…"
-        raise CorruptJournal(run_id, last, f"a head record with link {link.hex()[:16]}…", found)
+    if last and (head is None or last > head.position or link != head.link):
+        found = "none" if head is None else f"one at {head.position} with link {head.link.hex()[:16]}…"
+        raise CorruptJournal(run_id, last, f"a head record at {last} with link {link.hex()[:16]}…", found)
 
 
 def open_row(run_id: str, row: RawCommit, previous: bytes) -> Commit:

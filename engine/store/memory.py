@@ -106,10 +106,10 @@ class _MemoryCommits(_Indexed, POPOApplicationRecorder):
 
 
 class _MemoryCheckpoints(_Indexed, POPOAggregateRecorder):
-    def put(self, run_id: str, position: int, topic: str, state: bytes) -> None:
+    def put(self, run_id: str, position: int, topic: str, state: bytes, replacing: Sequence[int]) -> None:
         with self._database_lock:
-            if position in self._versions[run_id]:
-                self._forget(run_id, position)
+            for doomed in {*replacing, position} & set(self._versions[run_id]):
+                self._forget(run_id, doomed)
             self.insert_events([StoredEvent(run_id, position, topic, state)])
             insort(self._versions[run_id], position)
 

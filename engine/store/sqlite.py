@@ -250,7 +250,10 @@ class _Commits(SQLiteApplicationRecorder):
         with self.datastore.transaction(commit=False) as c:
             c.execute(statement, params)
             rows: list[tuple[int, str, bytes]] = c.fetchall()
-            return rows
+        for row in rows:
+            if type(row[0]) is not int or type(row[1]) is not str or type(row[2]) is not bytes:
+                return [_as_written(*row) for row in rows]
+        return rows
 
     def select_events(
         self,
@@ -300,14 +303,25 @@ class _Commits(SQLiteApplicationRecorder):
 _HEAD: Final = "run_id, position, link, origin_run, origin_position, origin_link, hidden"
 
 
+def _as_written(first: Any, topic: Any, stored: Any) -> tuple[int, str, bytes]:
+    """Return a row in the types we write. A value of another type is damage, and so is what becomes of it here: no
+    link fits it."""
+    kept = stored if type(stored) is bytes else f"{type(stored).__name__}: {stored}".encode()
+    return first if type(first) is int else 0, topic if type(topic) is str else repr(topic), kept
+
+
 def _head(row: Sequence[Any]) -> Head:
     run_id, position, link, origin_run, origin_position, origin_link, hidden = row
+    position = position if type(position) is int else 0
+    link = link if type(link) is bytes else b""  # damage: no link fits it
     origin = None if origin_run is None else Origin(origin_run, origin_position, origin_link)
     return Head(run_id, position, link, origin, bool(hidden))
 
 
 class _Checkpoints(SQLiteAggregateRecorder):
     """Checkpoints beside the journal; losing this table loses time only."""
+
+    datastore: _Datastore
 
     def __init__(self, datastore: _Datastore) -> None:
         super().__init__(datastore, events_table_name="stored_checkpoints")
@@ -320,13 +334,14 @@ class _Checkpoints(SQLiteAggregateRecorder):
             "PRIMARY KEY (originator_id, originator_version))"
         ]
 
-    def put(self, run_id: str, position: int, topic: str, state: bytes) -> None:
-        with self.datastore.transaction(commit=True) as c:
-            c.execute(
-                f"DELETE FROM {self.events_table_name} WHERE originator_id=? AND originator_version=?",
-                (run_id, position),
+    def put(self, run_id: str, position: int, topic: str, state: bytes, replacing: Sequence[int]) -> None:
+        delete = f"DELETE FROM {self.events_table_name} WHERE originator_id=? AND originator_version=?"
+        self.datastore.write(
+            (
+                *((delete, (run_id, doomed)) for doomed in {*replacing, position}),
+                (self.insert_events_statement, (run_id, position, topic, state)),
             )
-            self._insert_events(c, [StoredEvent(run_id, position, topic, state)])
+        )
 
     def read(self, run_id: str, position: int) -> tuple[str, bytes] | None:
         with self.datastore.transaction(commit=False) as c:
