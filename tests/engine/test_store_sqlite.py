@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import random
 import sqlite3
 import stat
 import subprocess
@@ -218,8 +219,7 @@ except EngineError as error:
 )
 def test_permissions_are_named(file_mode: int | None, folder_mode: int, expected: str) -> None:
     """A file or folder that may not be read or written is a typed error that says so."""
-    import random
-import shutil
+    import shutil
     import tempfile
 
     folder = Path(tempfile.mkdtemp())  # pytest's own folders are closed to other users
