@@ -90,7 +90,7 @@ def encode_exactly(value: Any, path: str) -> bytes:
     the plain encoder writes a set, a date or a large integer as a tag, and no reader of ours takes a tag."""
     try:
         data = encode(value)
-        _only_plain(decode(data))
+        _only_plain(decode(data), ordered=False)
     except (cbor2.CBORError, ValueError, RecursionError, TypeError) as error:
         problem = f"cannot be kept exactly: {error}"
         raise InvalidValue(path, problem, hint="plain values only: None, bool, int, float, str, bytes, list") from None
@@ -133,8 +133,13 @@ _MAY_HOLD_OTHERS: Final = re.compile(rb"[\xa1-\xbb\xe0-\xf3\xf7\xf8]")
 _PLAIN: Final = frozenset((NoneType, bool, int, float, str, bytes))
 
 
-def _only_plain(value: Any) -> None:
-    """Raise NotCanonical when a decoded value holds anything but plain values."""
+def _encoded_order(key: str) -> tuple[int, bytes]:
+    """Return what sorts keys by their encoded bytes: shorter UTF-8 first (the head holds the length), then bytewise."""
+    return len(raw := key.encode()), raw
+
+
+def _only_plain(value: Any, *, ordered: bool = True) -> None:
+    """Raise NotCanonical when a decoded value holds anything but plain values, or ``ordered`` maps in another order."""
     ahead = [value]
     while ahead:
         at = ahead.pop()
@@ -143,6 +148,8 @@ def _only_plain(value: Any) -> None:
         elif type(at) is dict:
             if any(type(key) is not str for key in at):
                 raise NotCanonical("a map has a key that is not text")
+            if ordered and list(at) != sorted(at, key=_encoded_order):
+                raise NotCanonical("the keys of a map are not in the order of their encoded bytes")
             ahead.extend(at.values())
         elif type(at) not in _PLAIN:
             raise NotCanonical(f"a {type(at).__name__} is not part of the format")
@@ -225,6 +232,5 @@ def _normalise(value: Any, path: str, depth: int, entries_max: int, room: list[i
             raise InvalidValue(f"{path}.<key {shown}>", error.problem, hint=error.hint) from None
         room[1] -= len(name)
         pairs.append((name, _normalise(item, f"{path}.{name}" if path else name, depth + 1, entries_max, room)))
-    # The order of encoded bytes: shorter UTF-8 first (the head holds the length), then bytewise.
-    pairs.sort(key=lambda pair: (len(raw := pair[0].encode()), raw))
+    pairs.sort(key=lambda pair: _encoded_order(pair[0]))
     return dict(pairs)

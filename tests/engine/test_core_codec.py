@@ -49,7 +49,6 @@ def test_decode_after_encode_is_identity(value: Any) -> None:
     """What is written is what is read, bit for bit, and its bytes are the canonical ones."""
     data = encode(value)
     assert same(decode(data), value)
-    assert same(decode_canonical(data), value)
     assert encode_many(value) == data == encode_many(value, bounded=True)
 
 
@@ -59,7 +58,7 @@ def test_normalise_keeps_json_values_and_is_idempotent(value: Any) -> None:
     once = normalise(value)
     assert once == value
     assert encode(normalise(once)) == encode(once)
-    assert decode_canonical(encode(once)) == value
+    assert same(decode_canonical(encode(once)), once)
 
 
 @given(json_values)
@@ -211,6 +210,8 @@ def test_one_text_many_times_is_refused_before_it_is_written() -> None:
         ("reserved head", "1c"),
         ("undefined", "f7"),
         ("simple value", "f0"),
+        ("map with keys out of order", "a2616200616100"),
+        ("map with a long key first", "a262616100616200"),
         ("map with a number as key", "a10100"),
         ("map with a list as key", "a18000"),
         ("map with bytes as key", "a1416100"),
