@@ -22,6 +22,6 @@ from __future__ import annotations
 
 from engine.adapters.kernel_recording import recorded_table
 from engine.adapters.kernel_recording.follow import Step, steps
-from engine.adapters.kernel_recording.read import detect, read
+from engine.adapters.kernel_recording.reading import detect, read
 
 __all__ = ["Step", "detect", "read", "recorded_table", "steps"]

@@ -13,7 +13,7 @@ from engine.adapters.kernel_recording.answers import follow_answer
 from engine.adapters.kernel_recording.book import ROOT, Book, Fact
 from engine.adapters.kernel_recording.inputs import follow_input
 from engine.adapters.kernel_recording.place import Place
-from engine.adapters.kernel_recording.read import check
+from engine.adapters.kernel_recording.reading import check
 
 __all__ = ["Step", "steps"]
 
