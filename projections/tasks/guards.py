@@ -8,11 +8,10 @@ from collections.abc import Iterable
 from hashlib import sha256
 from typing import Any, NoReturn
 
-from engine.core.codec import encode
+from engine.core.codec import encode, normalise
 from engine.core.decider import Moment
 from engine.core.errors import IllegalTransition, InvalidValue, LimitExceeded, Refused
 from engine.core.fields import U32, U64
-from engine.core.limits import CONTAINER_ENTRIES_MAX
 from engine.core.transition import allowed
 from projections.tasks.record import TaskRecord
 from projections.tasks.state import TaskTable
@@ -113,9 +112,8 @@ def full_result(record: TaskRecord, termination: str, given: dict[str, Any]) -> 
             raise error.at(f"result.{field}") from None
     if len(result) == len(given):
         return given
-    if len(result) > CONTAINER_ENTRIES_MAX:
-        raise InvalidValue("result", f"{len(result)} entries in one container, the maximum is {CONTAINER_ENTRIES_MAX}")
-    return dict(sorted(result.items(), key=lambda pair: (len(raw := pair[0].encode()), raw)))
+    filled: dict[str, Any] = normalise(result, "result", depth=1)
+    return filled
 
 
 def own_live_children(state: TaskTable, task_id: str, children: Iterable[str]) -> None:

@@ -98,6 +98,16 @@ def restored(state: ModelState) -> ModelState:
     return other
 
 
+def whole(state: ModelState) -> dict[Any, dict[str, Any]]:
+    """Every attribute of every record, whatever its dump says."""
+    records = state.parts["tasks"].tasks.rows.items()
+    return {key: {name: copied(getattr(record, name)) for name in record.__slots__} for key, record in records}
+
+
+def copied(value: Any) -> Any:
+    return list(value) if type(value) is list else value
+
+
 def indexes(table: TaskTable) -> Mapping[str, Any]:
     """Everything a table derives, with the empty entries dropped; the order of joins and of live tasks matters."""
     return {
@@ -110,8 +120,9 @@ def indexes(table: TaskTable) -> Mapping[str, Any]:
 
 
 def check_laws(run: TaskRun) -> None:
-    """Fold = live at the end; at every position the table is valid, a checkpoint is the state, its indexes are those
-    of the live one, it takes the next event to the same state, and its rows give the table back."""
+    """Fold = live at the end; at every position the table is valid, a checkpoint is the state in every attribute, its
+    indexes are those of the live one, it takes the next event to the same state, its rows give the table back; and an
+    event notes every record that it changes."""
     wires = run.wires
     assert folded(wires).bytes() == run.state.bytes()
     state = MODEL.initial()
@@ -120,10 +131,16 @@ def check_laws(run: TaskRun) -> None:
         assert validate_table(table.rows()) == []
         copy = restored(state)
         assert copy.bytes() == state.bytes()
+        assert whole(copy) == whole(state)
         assert indexes(copy.parts["tasks"]) == indexes(table)
         assert TaskTable.from_rows(table.rows()) == table
         if cut < len(wires):
+            before = whole(state)
+            table.tasks.changed.clear()
             state.apply([group_of(0, None, None, None, None, [wires[cut]])])
+            after = whole(state)
+            touched = {key for key in after if before.get(key) != after[key]}
+            assert touched <= set(table.tasks.changed)  # what a checkpoint would write, and a rollback put back
             copy.apply([group_of(0, None, None, None, None, [wires[cut]])])
             assert copy.bytes() == state.bytes()
     assert state.bytes() == run.state.bytes()

@@ -415,3 +415,30 @@ def test_a_claim_to_wake_somebody_is_checked() -> None:
     assert run.ingest("task.finished", **finish).events[0].data["wakes"] == "root"
     run = family()
     refused(run, InvalidValue, run.ingest, "task.finished", wakes="root", **finish)
+
+
+def test_attempts_do_not_wrap() -> None:
+    """The last attempt that its type can number is not followed by another."""
+    run = task_in("running")
+    run.table.edit("t").attempt = U32_MAX
+    refused(run, LimitExceeded, run.tasks.relaunch, "t", mode="retry")
+    assert repr(run.table) == "<TaskTable of 2 tasks, 2 live>"
+
+
+def test_a_childs_end_touches_only_what_it_changes() -> None:
+    """G13: of a thousand awaited children, the end of one changes its own record; the last one's also its parent's."""
+    run = TaskRun()
+    run.tasks.open_root("root")
+    children = [str(number) for number in range(1000)]
+    for child in children:
+        run.tasks.spawn(child, parent="root")
+    run.tasks.suspend("root", wait="sub_agent_join", waiting_on=children)
+    run.table.tasks.changed.clear()
+    run.tasks.finish("500", attempt=1)
+    assert list(run.table.tasks.changed) == ["500"]
+    assert len(run.rows["root"]["waiting_on"]) == 999
+    for child in children[:500] + children[501:-1]:
+        run.tasks.finish(child, attempt=1)
+    run.table.tasks.changed.clear()
+    run.tasks.finish("999", attempt=1)
+    assert list(run.table.tasks.changed) == ["999", "root"]
