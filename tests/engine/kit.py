@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import hashlib
 import sqlite3
+import zlib
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -92,9 +93,11 @@ def wires_of(rows: list[tuple[int, bytes]], run_id: str) -> list[list[Any]]:
     position = 0
     for first, stored in rows:
         assert first == position + 1, f"a commit at {first} follows position {position}"
-        link = hashlib.sha256(link + stored[32:]).digest()
+        packed = stored[32:33] == b"\0"
+        form = zlib.decompress(stored[37:], -15) if packed else stored[32:]
+        link = hashlib.sha256(link + form).digest()
         assert stored[:32] == link, f"the chain breaks at {first}"
-        body = cbor2.loads(stored[32:])
+        body = cbor2.loads(form)
         position += sum(len(group[5]) for group in body)
         groups.extend(body)
     return groups

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import zlib
 from typing import Any
 
 import cbor2
@@ -11,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.core import envelope as envelope_module
-from engine.core.envelope import Commit, Event, events_of, genesis, group_of, merge, open_commit, seal_commit
+from engine.core.envelope import Commit, Event, body_of, events_of, genesis, group_of, merge, open_commit, seal_commit
 from engine.core.errors import CorruptJournal, LimitExceeded
 from engine.store.lineage import cut
 from tests.toy import BANK, OPENED, PAID, PAID_1
@@ -120,24 +121,49 @@ def test_a_run_has_its_own_chain() -> None:
     assert (caught.value.run, caught.value.position) == ("s", 1)
 
 
-SAMPLE, _ = seal_commit(genesis("r"), [group_of(5, "x", "id", FINGERPRINT, 1, [OPENED.wire("a", {"k": [1.5]})])])
+PLAIN, _ = seal_commit(genesis("r"), [group_of(5, "x", "id", FINGERPRINT, 1, [OPENED.wire("a", {"k": [1.5]})])])
+PACKED, _ = seal_commit(genesis("r"), [group_of(5, None, None, None, None, [OPENED.wire("a", "long words, " * 30)])])
 
 
-@pytest.mark.parametrize("byte", range(len(SAMPLE)))
-def test_every_flipped_bit_breaks_the_link(byte: int) -> None:
+@pytest.mark.parametrize("sample", [PLAIN, PACKED], ids=["plain", "packed"])
+def test_every_flipped_bit_breaks_the_link(sample: bytes) -> None:
     """There is no bit of a stored commit that can change without being noticed."""
-    for bit in range(8):
-        damaged = bytearray(SAMPLE)
-        damaged[byte] ^= 1 << bit
+    for byte in range(len(sample)):
+        for bit in range(8):
+            damaged = bytearray(sample)
+            damaged[byte] ^= 1 << bit
+            with pytest.raises(CorruptJournal, match="position 1"):
+                open_commit("r", 1, genesis("r"), bytes(damaged))
+
+
+@pytest.mark.parametrize("sample", [PLAIN, PACKED], ids=["plain", "packed"])
+def test_a_commit_of_another_length_breaks_the_link(sample: bytes) -> None:
+    """A commit that lost its end, or everything, or has something behind its end is refused."""
+    for damaged in [*(sample[:length] for length in range(len(sample))), sample + b"\0", sample + sample]:
         with pytest.raises(CorruptJournal, match="position 1"):
-            open_commit("r", 1, genesis("r"), bytes(damaged))
+            open_commit("r", 1, genesis("r"), damaged)
 
 
-@pytest.mark.parametrize("length", range(len(SAMPLE)))
-def test_a_shortened_commit_breaks_the_link(length: int) -> None:
-    """A commit that lost its end, or everything, is refused."""
-    with pytest.raises(CorruptJournal, match="position 1"):
-        open_commit("r", 1, genesis("r"), SAMPLE[:length])
+def test_long_texts_are_packed_and_nothing_else_changes() -> None:
+    """Packing is how bytes lie on disk: the link is that of the events themselves, and they are read back the same."""
+    groups = [group_of(5, None, None, None, None, [OPENED.wire("a", "long words, " * 300)])]
+    stored, link = seal_commit(genesis("r"), groups)
+    body = cbor2.dumps(groups)
+    assert len(stored) < len(body) / 4
+    assert link == hashlib.sha256(genesis("r") + body).digest() == stored[:32]
+    assert body_of(stored) == body
+    assert open_commit("r", 1, genesis("r"), stored).groups == groups
+    assert open_commit("r", 1, genesis("r"), link + body).groups == groups  # not packed is as good
+
+
+def test_a_packed_commit_that_grows_without_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A few bytes that unpack to more than a commit may hold are refused before they do."""
+    monkeypatch.setattr(envelope_module, "COMMIT_BYTES_MAX", 1000)
+    packer = zlib.compressobj(9, zlib.DEFLATED, -15)
+    bomb = packer.compress(b"\x81" * 100_000) + packer.flush()
+    stored = bytes(32) + b"\0" + zlib.crc32(bomb).to_bytes(4, "big") + bomb
+    with pytest.raises(CorruptJournal, match="does not end where it should"):
+        open_commit("r", 1, genesis("r"), stored)
 
 
 @pytest.mark.parametrize(
