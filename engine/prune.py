@@ -49,7 +49,7 @@ def list_checkpoints(journal: Journal, checkpoints: Checkpoints, model: Model, r
             found.append(CheckpointState(position, "unusable", None, str(error)))
             continue
         kind = "full" if last.base is None else f"changes since {last.base[0]}"
-        fits = journal.link_at(run_id, position) == last.link
+        fits = last.is_at(journal.link_at(run_id, position))
         problem = None if fits else "its link is not the journal's link there"
         found.append(CheckpointState(position, kind, last.size_bytes, problem))
     return found

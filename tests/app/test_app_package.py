@@ -6,7 +6,6 @@ import os
 import re
 import subprocess
 import tomllib
-from fnmatch import fnmatch
 from importlib import import_module
 from importlib.resources import files
 from pathlib import Path
@@ -33,11 +32,9 @@ def test_every_data_file_travels_in_the_wheel() -> None:
     """Each file of the packages that is no Python is matched by a pattern of package-data."""
     patterns = PROJECT["tool"]["setuptools"]["package-data"]
     for package in ("engine", "projections"):
-        for path in (ROOT / package).rglob("*"):
-            relative = path.relative_to(ROOT / package)
-            if path.is_dir() or path.suffix in (".py", ".pyc"):
-                continue
-            assert any(fnmatch(str(relative), pattern) for pattern in patterns[package]), relative
+        shipped = {path for pattern in patterns[package] for path in (ROOT / package).glob(pattern)}
+        data = {path for path in (ROOT / package).rglob("*") if path.is_file() and path.suffix not in (".py", ".pyc")}
+        assert data == shipped
 
 
 def test_every_folder_with_code_is_a_package() -> None:

@@ -189,15 +189,15 @@ def _digest(store: Store, at: int, start: StartAt) -> str:
 
 
 def _show(path: Path, report: _Report) -> None:
-    """Print the table of the killed run as of the crash, and the last events of its youngest task."""
+    """Print the table of the killed run as of the crash, and the last events of the youngest task that has worked."""
     from engine.open_store import open_store
 
     end = report.restored["position"]
-    with open_store(path, create=False, read_only=True) as store:
+    with open_store(path, create=False) as store:
         rows = store.view(RUN, at=end).tasks.rows()
         report.say(f"\n4. The task table of '{RUN}' as of the crash\n")
         print_tasks(rows)
-        task = rows[-1].task_id
+        task = next(row.task_id for row in reversed(rows) if row.turns_used)
         report.say(f"\n5. The last events of the task '{task}' before the crash\n")
         newest = list(store.history(RUN, task=task, until=end, newest_first=True, limit=EVENTS_SHOWN))
         print_events(reversed(newest))
