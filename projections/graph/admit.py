@@ -2,8 +2,8 @@
 must never admit a fact that our rules do not give from the state it meets.
 
 A fact about an attempt, or what a person did, is a step like any other, and what follows from it joins it in the same
-commit. A fact that is itself a consequence (a node readied, a graph completed) has then happened already; it is
-accepted as a repetition when the state agrees, and refused when it does not.
+commit. A fact that is itself a consequence (a node readied, a graph completed) has then happened already: it adds
+nothing when the state has come to where it says, or further by consequences alone, and is refused otherwise.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from projections.graph.cascade import settle
 from projections.graph.records import plain_graph, plain_node
 from projections.graph.scratch import Scratch
 from projections.graph.state import GraphState
-from projections.graph.transitions import GRAPH, NODE_TARGET
+from projections.graph.transitions import GRAPH, NODE_STEPS, NODE_TARGET
 from projections.graph.validate import Violation, check_structure, read_graph, refuse
 
 __all__ = ["admit"]
@@ -115,16 +115,47 @@ def _dispatched(plan: Scratch, event_type: EventType, fields: list[Any]) -> None
     steps.dispatch(plan, graph, number, handle, task, agent)
 
 
+def _ended(plan: Scratch, fields: list[Any], outcome: str) -> bool:
+    """Whether the attempt that a fact names (third field) has ended so already."""
+    plan.at(fields[0], fields[1])
+    row = plan.attempts.get((fields[0], fields[1], fields[2]))
+    return row is not None and row.outcome == outcome
+
+
+def _deferred(plan: Scratch, event_type: EventType, fields: list[Any]) -> None:
+    if not _ended(plan, fields, "deferred"):
+        steps.defer(plan, *fields[:4])
+
+
+def _requeued(plan: Scratch, event_type: EventType, fields: list[Any]) -> None:
+    if not _ended(plan, fields, "unknown"):
+        steps.requeue(plan, *fields[:3])
+
+
+def _completed(plan: Scratch, event_type: EventType, fields: list[Any]) -> None:
+    stored = plan.results.get((fields[0], fields[1]))
+    if not _ended(plan, fields, "completed") or stored is None or stored.value != fields[3]:
+        steps.complete(plan, *fields[:4])
+
+
 def _failed(plan: Scratch, event_type: EventType, fields: list[Any]) -> None:
-    graph, number, attempt, why, error, _ = fields
-    if why in ("predicate", "crash"):
-        _consequence(plan, event_type, fields)
-    else:
-        steps.fail(plan, graph, number, attempt, why, error)
+    why = fields[3]
+    if _ended(plan, fields, why):
+        return
+    if why == "crash":
+        raise _unfounded(plan, event_type, fields)
+    steps.fail(plan, *fields[:5])
+
+
+def _rejected(plan: Scratch, event_type: EventType, fields: list[Any]) -> None:
+    if not _ended(plan, fields, "predicate"):
+        raise _unfounded(plan, event_type, fields)
 
 
 def _judged(plan: Scratch, event_type: EventType, fields: list[Any]) -> None:
     graph, number, attempt, outcome, _ = fields
+    if plan.at(graph, number).predicate_outcome == outcome and attempt == plan.at(graph, number).attempts:
+        return
     if attempt != plan.at(graph, number).attempts:
         raise Refused(f"the verdict on node {number} of graph {graph!r} is not on its last attempt")
     steps.judge(plan, graph, number, outcome)
@@ -137,7 +168,7 @@ def _by_person(position: int, step: Callable[[Scratch, str, int], None]) -> Any:
     """Return an admission that takes what a person did as a step, and anything else as a consequence."""
 
     def take(plan: Scratch, event_type: EventType, fields: list[Any]) -> None:
-        if fields[position] == "person" and plan.at(fields[0], fields[1]).status != NODE_TARGET[event_type.name]:
+        if fields[position] == "person" and (plan.at(fields[0], fields[1]).status, event_type.name) in NODE_STEPS:
             step(plan, fields[0], fields[1])
         else:
             _consequence(plan, event_type, fields)
@@ -155,13 +186,23 @@ def _paused(plan: Scratch, event_type: EventType, fields: list[Any]) -> None:
 
 
 def _graph_step(step: Callable[[Scratch, str], None], done: str) -> Any:
-    """Return an admission of a step of a graph, which is a repetition when the graph is there already."""
+    """Return an admission of a step of a graph, which is a repetition when the graph is there already, or came to its
+    end by it."""
 
     def take(plan: Scratch, event_type: EventType, fields: list[Any]) -> None:
-        if plan.graph(fields[0]).status != done:
+        row = plan.graph(fields[0])
+        if row.status != done and (row.status == "canceled" or row.finished_at != fields[-1]):
             step(plan, fields[0])
 
     return take
+
+
+_FURTHER: Final[dict[str, tuple[str, ...]]] = {
+    "node.reset": ("ready", "dormant"),
+    "node.retried": ("pending",),
+    "node.rerun": ("pending",),
+}
+"""Where a node may stand, beside the event's own target, once everything has followed that follows in one commit."""
 
 
 def _consequence(plan: Scratch, event_type: EventType, fields: list[Any]) -> None:
@@ -169,18 +210,26 @@ def _consequence(plan: Scratch, event_type: EventType, fields: list[Any]) -> Non
     graph = fields[0]
     if event_type.name.startswith("node."):
         row = plan.at(graph, fields[1])
-        holds = row.status == NODE_TARGET.get(event_type.name, row.status) and _agrees(plan, event_type, fields)
-        what, status = f"node {fields[1]} of graph {graph!r}", row.status
+        stands = (NODE_TARGET.get(event_type.name, row.status), *_FURTHER.get(event_type.name, ()))
+        holds = row.status in stands and _agrees(plan, event_type, fields)
     else:
-        status = plan.graph(graph).status
-        targets = {step.target for step in GRAPH if step.event == event_type.name}
-        holds, what = status in targets, f"graph {graph!r}"
+        holds = plan.graph(graph).status in {step.target for step in GRAPH if step.event == event_type.name}
     if not holds:
-        raise Refused(
-            f"{event_type.name} does not follow for {what}, which is {status}",
-            hint="this is a consequence: it is recorded together with the fact that it follows from",
-            graph=graph,
-        )
+        raise _unfounded(plan, event_type, fields)
+
+
+def _unfounded(plan: Scratch, event_type: EventType, fields: list[Any]) -> Refused:
+    """Return the refusal of a consequence without its ground."""
+    graph = fields[0]
+    if event_type.name.startswith("node."):
+        what, status = f"node {fields[1]} of graph {graph!r}", plan.at(graph, fields[1]).status
+    else:
+        what, status = f"graph {graph!r}", plan.graph(graph).status
+    return Refused(
+        f"{event_type.name} does not follow for {what}, which is {status}",
+        hint="this is a consequence: it is recorded together with the fact that it follows from",
+        graph=graph,
+    )
 
 
 def _agrees(plan: Scratch, event_type: EventType, fields: list[Any]) -> bool:
@@ -196,8 +245,6 @@ def _agrees(plan: Scratch, event_type: EventType, fields: list[Any]) -> bool:
         return bool(row.retry_count == rest[0])
     if name == "node.tainted":
         return rest[0] in row.tainted_by
-    if name == "node.failed":
-        return bool(row.attempts == rest[0] and row.cause == rest[1])
     if name in ("node.skipped", "node.canceled"):
         return bool(row.cause == rest[0])
     return True
@@ -218,10 +265,11 @@ _ADMIT: Final[dict[str, Callable[[Scratch, EventType, list[Any]], None]]] = {
     "graph.recovered": lambda plan, event_type, f: steps.recover(plan, f[0], f[1]),
     "node.dispatched": _dispatched,
     "node.attempt_started": lambda plan, event_type, f: steps.attempt_started(plan, f[0], f[1], f[2]),
-    "node.deferred": lambda plan, event_type, f: steps.defer(plan, f[0], f[1], f[2], f[3]),
-    "node.requeued": lambda plan, event_type, f: steps.requeue(plan, f[0], f[1], f[2]),
-    "node.completed": lambda plan, event_type, f: steps.complete(plan, f[0], f[1], f[2], f[3]),
+    "node.deferred": _deferred,
+    "node.requeued": _requeued,
+    "node.completed": _completed,
     "node.failed": _failed,
+    "node.rejected": _rejected,
     "node.predicate_recorded": _judged,
     "node.retried": _by_person(3, steps.retry),
     "node.skipped": _by_person(2, steps.skip),

@@ -198,7 +198,7 @@ NODE_COMPLETED: Final = _event(
 NODE_FAILED: Final = _event(
     104,
     "node.failed",
-    "The live attempt failed, or the last one's output did not pass its predicate.",
+    "The live attempt failed.",
     _NODE,
     _ATTEMPT,
     Field("cause", FAIL_CAUSE),
@@ -249,6 +249,14 @@ NODE_TAINTED: Final = _event(
     "It had consumed an output that was corrected.",
     _NODE,
     Field("source", U32, "the corrected node"),
+)
+NODE_REJECTED: Final = _event(
+    114,
+    "node.rejected",
+    "The output did not pass its predicate and the graph allows no further run: the node failed.",
+    _NODE,
+    _ATTEMPT,
+    Field("reason", TEXT, "the verdict's"),
 )
 NODE_RESET: Final = _event(113, "node.reset", "The graph was retried; the node starts over.", _NODE)
 

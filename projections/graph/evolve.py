@@ -283,8 +283,7 @@ def _failed(state: Records, wire: Wire, seq: int) -> None:
     row, index = _move(state, wire, "failed")
     row.cause = cause
     index.sequential.discard(number)
-    index.awaiting.discard(number)
-    _end_attempt(state, wire, attempt, cause, None if cause == "predicate" else at_ms, error)
+    _end_attempt(state, wire, attempt, cause, at_ms, error)
 
 
 @_on(ev.NODE_PREDICATE_RECORDED)
@@ -303,6 +302,14 @@ def _rerun(state: Records, wire: Wire, seq: int) -> None:
     index.reruns += wire[4] - row.predicate_rerun_count
     row.predicate_rerun_count = wire[4]
     _rearm(state, wire, row, index)
+
+
+@_on(ev.NODE_REJECTED)
+def _rejected(state: Records, wire: Wire, seq: int) -> None:
+    row, index = _move(state, wire, "failed")
+    row.cause = "predicate"
+    index.awaiting.discard(wire[3])
+    _end_attempt(state, wire, wire[4], "predicate", None, wire[5])
 
 
 @_on(ev.NODE_RETRIED)
@@ -348,7 +355,9 @@ def _corrected(state: Records, wire: Wire, seq: int) -> None:
     graph, number, reason = wire[2:5]
     row, index = _move(state, wire, "failed")
     row.cause = "corrected"
-    _end_attempt(state, wire, row.attempts, "corrected", None, reason)
+    last = state.attempts.get((graph, number, row.attempts))
+    if last is not None and last.outcome == "completed":  # else its output was injected, and the attempt did fail
+        _end_attempt(state, wire, row.attempts, "corrected", None, reason)
     _place(state, graph, number, row, index)
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Final
 
 from engine.core.codec import normalise
@@ -80,7 +81,12 @@ class Key:
 
 def in_order(record: dict[str, Any]) -> dict[str, Any]:
     """Return the record with its keys in canonical order (the order of their encoded bytes)."""
-    return dict(sorted(record.items(), key=lambda item: (len(raw := item[0].encode()), raw)))
+    return {name: record[name] for name in _sorted(tuple(record))}
+
+
+@lru_cache(maxsize=256)  # records of one kind have the same few sets of keys
+def _sorted(names: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(sorted(names, key=lambda name: (len(raw := name.encode()), raw)))
 
 
 class Shape:
@@ -130,8 +136,8 @@ class Shape:
 
     def extra(self, record: Mapping[str, Any]) -> dict[str, Any]:
         """Return a fresh copy of the keys that the shape does not know."""
-        unknown: dict[str, Any] = normalise({name: record[name] for name in record if name not in self.names})
-        return unknown
+        unknown = {name: record[name] for name in record if name not in self.names}
+        return normalise(unknown) if unknown else unknown
 
 
 def _budget(value: Any) -> float:
@@ -174,7 +180,7 @@ SENSITIVITY: Final = one_of("asset sensitivity", SENSITIVITIES)
 NODE_STATUS: Final = one_of("node status", NODE_STATUSES)
 GRAPH_STATUS: Final = one_of("graph status", GRAPH_STATUSES)
 CAUSE: Final = one_of("cause", CAUSES)
-FAIL_CAUSE: Final = one_of("cause of failure", _FAILURES)
+FAIL_CAUSE: Final = one_of("cause of failure", (*FAIL_CAUSES, "crash"))
 ATTEMPT_OUTCOME: Final = one_of("attempt outcome", ATTEMPT_OUTCOMES)
 BUDGET: Final = Checked("float >= 0", _budget, (FLOAT,))
 HANDLE: Final = Checked('text or {"task": id}', _handle, (TEXT,))

@@ -13,6 +13,7 @@ from engine.core.errors import IllegalTransition, InvalidValue, Refused
 from engine.core.transition import allowed
 from projections.graph import events as ev
 from projections.graph.cascade import answer_failure, cancel_open, resume_if_answered, settle, skip_tree, taint
+from projections.graph.fields import OVER
 from projections.graph.scratch import Scratch
 from projections.graph.state import GraphRow, ProgressRow
 from projections.graph.transitions import GRAPH, GRAPH_STEPS, NODE, NODE_STEPS
@@ -128,11 +129,11 @@ def retry_graph(plan: Scratch, graph: str) -> None:
 
     A failed node whose fallback completed has its answer and stays too; any other fallback goes back to sleep.
     """
-    require_graph(plan, graph, ev.GRAPH_RETRIED)
+    over = require_graph(plan, graph, ev.GRAPH_RETRIED).status in OVER
     index = plan.index(graph)
     cause = plan.emit(ev.GRAPH_RETRIED, graph, plan.at_ms)
     members = index.members
-    for number in sorted(members["running"]):  # only in a run cut inside a cascade
+    for number in sorted(members["running"]) if over else ():  # only in a run cut inside the cascade that ended it
         plan.emit(ev.NODE_REQUEUED, graph, number, plan.at(graph, number).attempts, plan.at_ms, cause=cause)
     failed = [number for number in sorted(members["failed"]) if not _answered(plan, graph, number)]
     again = [number for number in failed if number not in index.fallback]
@@ -260,16 +261,7 @@ def judge(plan: Scratch, graph: str, number: int, outcome: dict[str, Any]) -> No
             count = plan.at(graph, number).predicate_rerun_count + 1
             plan.emit(ev.NODE_RERUN, graph, number, count, cause=cause)
         else:
-            failed = plan.emit(
-                ev.NODE_FAILED,
-                graph,
-                number,
-                progress.attempts,
-                "predicate",
-                outcome["reason"],
-                plan.at_ms,
-                cause=cause,
-            )
+            failed = plan.emit(ev.NODE_REJECTED, graph, number, progress.attempts, outcome["reason"], cause=cause)
             answer_failure(plan, graph, number, failed)
     settle(plan, graph, cause)
 

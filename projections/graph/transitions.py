@@ -29,7 +29,7 @@ NODE: Final[tuple[Transition, ...]] = (
     Transition("running", "canceled", "node.canceled"),
     Transition("completed", "completed", "node.predicate_recorded", "once a completion"),
     Transition("completed", "ready", "node.rerun", "predicate failed, budget left"),
-    Transition("completed", "failed", "node.failed", "predicate failed, budget spent"),
+    Transition("completed", "failed", "node.rejected", "predicate failed, budget spent"),
     Transition("completed", "failed", "node.corrected"),
     Transition("failed", "ready", "node.retried", "strategy retry, or by a person"),
     Transition("failed", "completed", "node.recovered", "state injection"),
