@@ -391,8 +391,12 @@ class SqliteBackend:
     def _prepare(self, *, read_only: bool) -> None:
         """Check the marks of the file; make the tables of a new one. Safe when many processes do it at once."""
         with self._datastore.transaction(commit=False) as c:
-            if self._is_ours(c):
-                return
+            c.execute("BEGIN")  # one look at the whole file: another process may be making its tables just now
+            try:
+                if self._is_ours(c):
+                    return
+            finally:
+                c.execute("COMMIT")
         if read_only:
             raise NotAStore(f"{self.url} is empty", hint="open it for writing once, or name a refold store")
         self._set_wal()
