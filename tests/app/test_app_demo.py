@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -17,7 +16,7 @@ from tests.app.conftest import Cli
 def test_the_demonstration_proves_what_it_says(cli: Cli) -> None:
     """In an empty folder the demonstration imports, kills, restores and proves; its store can be looked at after."""
     answer = cli("demo", "--json")
-    assert answer.code == 0, answer.err
+    assert (answer.code, answer.err) == (0, "")
     shape = answer.json
     assert list(shape) == ["store", "ok", "imported", "killed", "restored", "proofs"]
     assert shape["ok"] is True and shape["store"] == "refold-demo.db"
@@ -52,11 +51,9 @@ def test_a_lost_event_makes_the_demonstration_fail(cli: Cli, monkeypatch: pytest
         return crash.Crash((*real.acknowledged, real.acknowledged[-1] + 5), real.exit_code)
 
     monkeypatch.setattr(crash, "kill_in_mid_run", boasting)
-    answer = cli("demo", "--json")
-    assert answer.code == 1 and answer.json["ok"] is False
-    assert [proof["holds"] for proof in answer.json["proofs"]].count(False) == 1
-    Path("refold-demo.db").unlink()
-    assert "FAILED" in cli("demo").out
+    answer = cli("demo")
+    assert answer.code == 1
+    assert (answer.out.count("proved  "), answer.out.count("FAILED  all ")) == (5, 1)
 
 
 def test_the_writer_is_one_process_or_many(tmp_path: Path) -> None:
@@ -80,9 +77,3 @@ def test_a_writer_that_cannot_work_is_reported(tmp_path: Path) -> None:
         kill_in_mid_run(tmp_path, "r", after=3)
     with pytest.raises(BackendUnavailable, match="is a folder"):
         go_on(tmp_path, "r", steps=3)
-
-
-def test_the_demonstration_stays_quiet_with_json(cli: Cli) -> None:
-    """With --json standard output is one JSON value and standard error is empty."""
-    answer = cli("demo", "--json", "--store", "d.db")
-    assert answer.err == "" and json.loads(answer.out)["store"] == "d.db"

@@ -84,7 +84,7 @@ def test_the_readme_runs_as_written(tmp_path: Path, bin_folder: Path) -> None:
             continue
         for command, expected in examples:
             done = subprocess.run(
-                ["sh", "-c", command], cwd=folder, env=env, capture_output=True, text=True, timeout=60
+                ["sh", "-c", command], cwd=folder, env=env, capture_output=True, text=True, timeout=300
             )
             where = f"README.md line {block.line}: {command}"
             assert done.returncode == 0, f"{where}\n{done.stdout}{done.stderr}"
