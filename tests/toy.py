@@ -4,6 +4,7 @@ every kind of table."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import deepcopy
 from typing import Any, ClassVar
 
 from engine.core.catalog import EventType, Upcast, Wire
@@ -26,10 +27,10 @@ class Account:
     __slots__ = ("balance", "letters", "note")
 
     def __init__(self, balance: int, letters: int, note: Any) -> None:
-        self.balance, self.letters, self.note = balance, letters, note
+        self.balance, self.letters, self.note = balance, letters, deepcopy(note)
 
     def dump(self) -> list[Any]:
-        return [self.balance, self.letters, self.note]
+        return [self.balance, self.letters, deepcopy(self.note)]
 
     @classmethod
     def load(cls, dumped: list[Any]) -> Account:
@@ -42,10 +43,10 @@ class Letter:
     __slots__ = ("seq", "text")
 
     def __init__(self, seq: int, text: Any) -> None:
-        self.seq, self.text = seq, text
+        self.seq, self.text = seq, deepcopy(text)
 
     def dump(self) -> list[Any]:
-        return [self.seq, self.text]
+        return [self.seq, deepcopy(self.text)]
 
     @classmethod
     def load(cls, dumped: list[Any]) -> Letter:
