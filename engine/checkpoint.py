@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Final
 
 from engine.core.errors import EngineError
@@ -67,6 +68,7 @@ def take_checkpoint(
     records = sum(len(table.changed if delta else table.rows) for table in state.tables.values())
     stored = capture(state, run_id, at.link, at.base if delta else None)
     checkpoints.put(run_id, state.seq, stored)
+    at.base = None  # an interrupt from here on makes the next one full: half of what changed is noted no more
     for table in state.tables.values():
         table.changed.clear()
     at.base = (state.seq, at.link)
@@ -90,7 +92,9 @@ def _merge_oldest(checkpoints: Checkpoints, run_id: str, at: Restored) -> None:
     at.deltas = at.deltas[_DELTAS_MAX // 2 :]
     try:
         read = [checkpoints.read(run_id, position, at.state.model.fingerprint) for position in older]
-        if sum(checkpoint.size_bytes for checkpoint in read) <= _MERGED_BYTES_MAX:
+        # Another handle may have put one of its own in the place of one of ours: only what follows on can be joined.
+        follows = all(after.base == (before.position, before.link) for before, after in pairwise(read))
+        if follows and sum(checkpoint.size_bytes for checkpoint in read) <= _MERGED_BYTES_MAX:
             together = merged(read)
             checkpoints.put(run_id, older[-1], together, instead_of=older[:-1])
             at.chain_bytes -= sum(checkpoint.size_bytes for checkpoint in read) - len(together)
