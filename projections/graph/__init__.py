@@ -15,7 +15,7 @@ from projections.graph.decider import decide
 from projections.graph.events import EVENTS
 from projections.graph.evolve import EVOLVE
 from projections.graph.handle import GraphCommands, GraphQueries
-from projections.graph.reactions import follow_task
+from projections.graph.reactions import follow_task, guard_dispatch
 from projections.graph.state import GraphState
 from projections.graph.transitions import GRAPH, NODE
 from projections.graph.validate import Violation
@@ -52,6 +52,7 @@ __all__ = [
     "VerifyPredicate",
     "Violation",
     "follow_task",
+    "guard_dispatch",
 ]
 
 

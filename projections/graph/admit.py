@@ -30,6 +30,8 @@ _AT: Final = {
     event_type.tag: 2 + event_type.names.index("at_ms") for event_type in ev.EVENTS if "at_ms" in event_type.names
 }
 
+_RECOVERY_AT: Final = ev.NODE_ADDED.names.index("recovery")
+
 
 def admit(state: GraphState, wire: Wire, moment: Moment) -> list[Wire]:
     """Return a checked fact with what follows from it, [] when the state holds it already. Raises Refused, NotFound."""
@@ -68,6 +70,11 @@ def _added(plan: Scratch, event_type: EventType, fields: list[Any]) -> None:
     if not plan.graph(graph).missing:
         raise Refused(f"graph {graph!r} expects no node", hint="announce nodes with graph.created or graph.injected")
     found = [] if number == size else [Violation(number, "node", number, f"the next node is {size}")]
+    recovery = fields[_RECOVERY_AT]
+    target = None if recovery is None else recovery["route_to"]
+    if target is not None and target < size and plan.at(graph, target).status != "pending":
+        rule = f"node {target} is already part of the graph and cannot become a fallback"
+        found.append(Violation(number, "recovery.route_to", target, rule))
     refuse(f"graph {graph!r}", found)
     _complete_growth(plan, graph, plan.emit(event_type, *fields))
 
@@ -91,6 +98,7 @@ def _node_imported(plan: Scratch, event_type: EventType, fields: list[Any]) -> N
         raise Refused(f"graph {graph!r} expects no life of node {number}", hint="a life is imported once, at creation")
     if status == "running" and (not attempts or attempts[-1]["outcome"] is not None):
         raise InvalidValue("node.imported.attempts", "the last attempt of a running node is live")
+    steps.require_free_tasks(plan, attempts)
     plan.emit(event_type, *fields)
 
 
@@ -98,7 +106,10 @@ def _graph_imported(plan: Scratch, event_type: EventType, fields: list[Any]) -> 
     graph = fields[0]
     row = plan.graph(graph)
     if row.missing != 1 or row.status != "created":
-        raise Refused(f"graph {graph!r} expects {row.missing} more events first, or none")
+        raise Refused(
+            f"graph {graph!r} does not expect to be imported now",
+            hint="graph.imported comes last, after the nodes and lives that graph.created announced",
+        )
     cause = plan.emit(event_type, *fields)
     read_graph(plain_graph(plan, graph, plan.graph(graph)), max_tasks=row.max_tasks)
     settle(plan, graph, cause)
@@ -111,7 +122,10 @@ def _dispatched(plan: Scratch, event_type: EventType, fields: list[Any]) -> None
     graph, number, attempt, handle, task, agent, _ = fields
     expected = plan.at(graph, number).attempts + 1
     if attempt != expected:
-        raise Refused(f"the next attempt of node {number} in graph {graph!r} is {expected}, not {attempt}", hint="")
+        raise Refused(
+            f"the next attempt of node {number} in graph {graph!r} is {expected}, not {attempt}",
+            hint="record every attempt, in the order in which they began",
+        )
     steps.dispatch(plan, graph, number, handle, task, agent)
 
 
@@ -157,7 +171,10 @@ def _judged(plan: Scratch, event_type: EventType, fields: list[Any]) -> None:
     if plan.at(graph, number).predicate_outcome == outcome and attempt == plan.at(graph, number).attempts:
         return
     if attempt != plan.at(graph, number).attempts:
-        raise Refused(f"the verdict on node {number} of graph {graph!r} is not on its last attempt")
+        raise Refused(
+            f"the verdict on node {number} of graph {graph!r} is not on its last attempt",
+            hint="a verdict on an output that was replaced is dropped",
+        )
     steps.judge(plan, graph, number, outcome)
 
 

@@ -27,6 +27,7 @@ def inconsistencies(graph: Plain) -> Iterator[Found]:
     sequential = [n["id"] for n in nodes if n["status"] == "running" and n["execution_mode"] == "sequential"]
     if len(sequential) > 1:
         yield None, "nodes", sequential, "more than one sequential node is running"
+    yield from _of_tasks(nodes)
     for node in nodes:
         yield from _of_status(node, status)
         yield from _of_attempts(node)
@@ -50,6 +51,19 @@ def _of_graph(graph: Plain) -> Iterator[Found]:
         expected = "completed_with_failures" if status == "completed" and not clean else status
         if graph["outcome"] != expected:
             yield None, "outcome", graph["outcome"], f"the nodes and the status {status} make the outcome {expected}"
+
+
+def _of_tasks(nodes: Sequence[Plain]) -> Iterator[Found]:
+    carried: dict[str, int] = {}
+    for node in nodes:
+        for position, attempt in enumerate(node["attempts"]):
+            handle = attempt["handle"]
+            if attempt["outcome"] is not None or not isinstance(handle, dict):
+                continue
+            if handle["task"] in carried:
+                rule = f"task {handle['task']!r} already carries the live attempt of node {carried[handle['task']]}"
+                yield node["id"], f"attempts[{position}].handle", handle, rule
+            carried[handle["task"]] = node["id"]
 
 
 def _of_status(node: Plain, graph_status: str) -> Iterator[Found]:

@@ -54,12 +54,11 @@ def _cancel_graph(plan: Scratch, c: cmd.CancelGraph) -> None:
 
 def _recover(plan: Scratch, c: cmd.Recover) -> None:
     row, index = plan.graph(c.graph), plan.index(c.graph)
-    at_rest = row.status == "paused" or index.moving
-    if row.status in ("running", "paused") and not index.members["running"]:
-        # Only a run cut inside a commit is not at rest: what was cut off follows now.
-        if at_rest and not index.due and not index.stale:
-            return
-    steps.recover(plan, c.graph, c.policy)
+    # Only a run cut inside a commit is not at rest: what was cut off follows now.
+    at_rest = (row.status == "paused" or index.moving) and not index.due and not index.stale
+    over = row.status not in ("running", "paused")
+    if over or index.members["running"] or not at_rest:
+        steps.recover(plan, c.graph, c.policy)
 
 
 # -- attempts ---------------------------------------------------------------------------------------------------------

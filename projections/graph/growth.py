@@ -13,7 +13,7 @@ from projections.graph.fields import GRAPH_SHAPE, NODE_SHAPE
 from projections.graph.records import plain_attempt, plain_graph
 from projections.graph.scratch import Scratch
 from projections.graph.state import AttemptRow, NodeRow
-from projections.graph.steps import require_graph
+from projections.graph.steps import require_free_tasks, require_graph
 from projections.graph.validate import Violation, check_fresh, check_structure, read_graph, read_nodes, refuse
 
 __all__ = ["create", "import_graph", "inject"]
@@ -119,6 +119,7 @@ def _emit_import(plan: Scratch, graph: str, read: Plain, max_tasks: int, reruns:
     _add(plan, graph, nodes, 0, cause)
     paused = read["status"] == "paused"
     for number, life in lived:
+        require_free_tasks(plan, life[-1])
         asking = paused and life[0] == "failed" and strategy_of(plan.graph(graph), plan.node(graph, number)) == "ask"
         plan.emit(ev.NODE_IMPORTED, graph, number, *life, asking, cause=cause)
     held = paused and not plan.index(graph).asking

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias, TypedDict, Unpack
 
+from engine.core.errors import InvalidValue
 from engine.core.handle import Commands, Outcome, Queries
 from engine.core.limits import GRAPH_TASKS_MAX
 from projections.graph import commands as cmd
@@ -272,5 +273,6 @@ class GraphCommands(GraphQueries, Commands[GraphState]):
 
 def _handle(handle: Handle | None, task: str | None) -> Handle | None:
     """Return the one name of an attempt that was given."""
-    assert handle is None or task is None, "an attempt has a handle or follows a task, not both"
+    if handle is not None and task is not None:
+        raise InvalidValue("task", "an attempt has a handle or follows a task, not both", hint="give one of the two")
     return handle if task is None else {"task": task}

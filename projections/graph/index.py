@@ -181,10 +181,6 @@ class GraphIndex:
                 else:
                     self.stale.discard(dependent)
 
-    def count(self, status: str) -> int:
-        """Return how many nodes have the status."""
-        return len(self.members[status])
-
     @property
     def moving(self) -> bool:
         """Whether anything can still change without a person: a node ready, running or awaiting its predicate."""

@@ -8,7 +8,8 @@ What each step of the task does to the node that it carries:
 - finished otherwise: the node has failed with cause ``error``.
 - launch failed: the node has failed with cause ``spawn``.
 
-A task that carries no live attempt (its node was canceled, or ended by number) is followed by nothing.
+A task that carries no live attempt (its node was canceled, or ended by number) is followed by nothing. That an attempt
+follows a task which exists and can still end is :func:`guard_dispatch`'s to see.
 """
 
 from __future__ import annotations
@@ -18,12 +19,13 @@ from typing import Any, Literal, TypeAlias
 
 from engine.core.catalog import Wire
 from engine.core.decider import Moment
+from engine.core.errors import Refused
 from projections.graph import steps
 from projections.graph.decider import result_record
 from projections.graph.scratch import Scratch
 from projections.graph.state import GraphState
 
-__all__ = ["TaskStep", "follow_task"]
+__all__ = ["TaskStep", "follow_task", "guard_dispatch"]
 
 TaskStep: TypeAlias = Literal["started", "finished", "launch_failed"]
 
@@ -58,3 +60,26 @@ def follow_task(
         cause = "spawn" if what == "launch_failed" else "error"
         steps.fail(plan, graph, number, attempt, cause, error)
     return plan.events
+
+
+def guard_dispatch(states: Mapping[str, Any], wire: Wire) -> None:
+    """Refuse an attempt that follows a task nobody knows, or one whose end has come already: it would run for ever.
+
+    A guard of ``node.dispatched``, whether we decide it or record it; a run without any task is not guarded.
+    """
+    task_id = wire[6]
+    if task_id is None or "tasks" not in states:
+        return
+    table = next((table for table in states["tasks"].tables if table.name == "tasks"), None)
+    if not table:
+        return
+    record = table.get(task_id)
+    if record is None or record.lifecycle == "done":
+        problem = "there is no task" if record is None else "the end has come already of task"
+        raise Refused(
+            f"{problem} {task_id!r} for node {wire[3]} of graph {wire[2]!r} to follow",
+            hint="spawn a task for the attempt first, or dispatch it under a handle of your own",
+            graph=wire[2],
+            node=wire[3],
+            task=task_id,
+        )

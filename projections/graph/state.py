@@ -27,9 +27,12 @@ class _Row:
     """A record whose dump is its slots in order."""
 
     __slots__: ClassVar[tuple[str, ...]] = ()
+    fields: ClassVar[tuple[str, ...]] = ()
+    """The names of the dump's columns."""
     values: ClassVar[Any]
 
     def __init_subclass__(cls) -> None:
+        cls.fields = cls.__slots__
         first, *rest = cls.__slots__
         cls.values = staticmethod(attrgetter(first, *rest))
 

@@ -6,6 +6,7 @@ Each function asks the life cycle first, then its own guards, then emits its eve
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from engine.core.catalog import EventType
@@ -83,6 +84,21 @@ def require_live(plan: Scratch, graph: str, number: int, attempt: int, event_typ
             live=row.attempts,
         )
     return row
+
+
+def require_free(plan: Scratch, task: str | None) -> None:
+    """Raise Refused for a task that already carries a live attempt."""
+    if task is not None and task in plan.by_task:
+        graph, number, _ = plan.by_task[task]
+        hint = "one task, one live attempt"
+        raise Refused(f"task {task!r} already carries node {number} of graph {graph!r}", hint=hint, task=task)
+
+
+def require_free_tasks(plan: Scratch, attempts: Sequence[Mapping[str, Any]]) -> None:
+    """Raise Refused if a live one of the attempt records follows a task that already carries another."""
+    for attempt in attempts:
+        if attempt["outcome"] is None and isinstance(attempt["handle"], dict):
+            require_free(plan, attempt["handle"]["task"])
 
 
 # -- the graph --------------------------------------------------------------------------------------------------------
@@ -196,12 +212,7 @@ def dispatch(plan: Scratch, graph: str, number: int, handle: str | None, task: s
         )
     if handle is not None and task is not None:
         raise InvalidValue("handle", "an attempt has a handle or follows a task, not both")
-    if task is not None and task in plan.by_task:
-        carries = plan.by_task[task]
-        raise Refused(
-            f"task {task!r} already carries node {carries[1]} of graph {carries[0]!r}",
-            hint="one task, one live attempt",
-        )
+    require_free(plan, task)
     plan.emit(ev.NODE_DISPATCHED, graph, number, progress.attempts + 1, handle, task, agent, plan.at_ms)
 
 

@@ -196,6 +196,20 @@ def test_a_fact_that_does_not_follow_is_refused(event: str, data: dict[str, Any]
     assert bench.state.bytes() == before
 
 
+def test_another_runtime_may_give_up_an_attempt_it_lost() -> None:
+    """A requeue that another runtime decided is a fact by itself: the attempt ends as unknown, and a repetition of any
+    report about an attempt adds nothing."""
+    bench = started([], [0])
+    bench.ingest("node.dispatched", graph="g", node=0, attempt=1, handle="h")
+    for changed in (True, False):
+        assert bench.ingest("node.requeued", graph="g", node=0, attempt=1).changed == changed
+    bench.ingest("node.dispatched", graph="g", node=0, attempt=2, handle="h")
+    for changed in (True, False):
+        report = {"graph": "g", "node": 0, "attempt": 2, "result": {"output": "x"}}
+        assert bench.ingest("node.completed", **report).changed == changed
+    assert bench.node(1).status == "ready"
+
+
 def test_an_ingested_graph_is_checked_when_it_is_whole() -> None:
     """The last node of a graph that was announced brings the check of the whole: a cycle is refused there."""
     bench = Bench()
@@ -210,6 +224,10 @@ def test_an_ingested_graph_is_checked_when_it_is_whole() -> None:
     bench.ingest("node.added", graph="g", node=1, depends_on=[], **node)
     bench.graphs.start("g")
     assert bench.graphs.ready("g") == (1,)
+    bench.ingest("graph.injected", graph="g", missing=1)
+    with pytest.raises(Refused, match="node 1 is already part of the graph"):
+        recovery = {"route_to": 1, "state_injection": None}
+        bench.ingest("node.added", graph="g", node=2, depends_on=[], recovery=recovery, **node)
 
 
 def test_the_order_of_records_and_indexes_never_shows(seed: int = 7) -> None:

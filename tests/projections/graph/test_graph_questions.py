@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from engine.core.errors import IllegalTransition, InvalidValue, NotFound, Refused
-from projections.graph import Blockage, PredicateOutcome, Recovery, TaskNode, TaskResult, VerifyPredicate
+from engine.core.errors import IllegalTransition, ImportRefused, InvalidValue, NotFound, Refused
+from projections.graph import Blockage, PredicateOutcome, Recovery, TaskGraph, TaskNode, TaskResult, VerifyPredicate
 from tests.projections.graph.graph_bench import Bench, fail_node, plan, run_node, started
 
 
@@ -236,3 +236,63 @@ def test_questions_about_what_is_not_there() -> None:
     for ask in (bench.graphs.counts, bench.graphs.running, bench.graphs.awaiting, bench.graphs.outcome):
         with pytest.raises(NotFound):
             ask("nope")
+
+
+def test_a_deadlock_behind_a_hold_shows_when_it_is_resumed() -> None:
+    """A held graph in which nothing can move stays as it is; the resume tells, in one commit, that it failed."""
+    bench = started([], [0])
+    bench.graphs.dispatch("g", 0)
+    bench.graphs.pause("g")
+    bench.graphs.cancel("g", 0)
+    assert (bench.status(), bench.node(1).status) == ("paused", "pending")
+    events = bench.graphs.resume("g").events
+    assert [event.type for event in events] == ["graph.resumed", "graph.failed", "node.canceled"]
+    assert bench.node(1).cause == "deadlock"
+
+
+def test_an_import_that_is_known_already_changes_nothing_and_another_is_refused() -> None:
+    """Importing a graph again gives no events while it is the same; a record under another id, or with another
+    content, is refused."""
+    bench = started([], [0])
+    record = bench.graphs.get("g")
+    assert not bench.graphs.import_graph(record).changed
+    run_node(bench, 0)
+    with pytest.raises(Refused, match="exists already"):
+        bench.graphs.import_graph(record)
+    assert not record.nodes[0].is_terminal and bench.node(0).is_terminal
+
+
+def test_an_imported_life_keeps_its_questions_and_its_unneeded_fallbacks() -> None:
+    """A paused record whose failed nodes ask goes on asking; a skipped fallback that was not needed is no failure."""
+    bench = started(nodes=[*plan([], failure_strategy="ask"), *plan([], execution_mode="sequential", first=1)])
+    bench.graphs.dispatch("g", 1)
+    fail_node(bench, 0)
+    other = Bench()
+    other.graphs.import_graph(bench.graphs.get("g"))
+    assert other.graphs.why("g", 0) == () and other.part.index("g").asking == {0}
+    assert other.part.index("g").sequential == {1}
+    other.graphs.retry("g", 0)
+    assert other.status() == "running"
+    spare = started(nodes=[TaskNode.new(0, "n", "", recovery=Recovery(route_to=1)), *plan([], first=1)])
+    run_node(spare, 0)
+    copy = Bench()
+    copy.graphs.import_graph(spare.graphs.get("g"))
+    assert copy.graphs.outcome("g") == "completed"
+    copy.graphs.correct("g", 0, "wrong")
+    copy.graphs.retry_graph("g")
+    assert copy.node(1).status == "dormant"
+
+
+def test_what_is_not_a_record_is_refused_by_its_path() -> None:
+    """A graph record whose nodes are no list, or an attempt with a strange handle, is refused where it stands."""
+    record = started([]).graphs.get("g").to_json()
+    with pytest.raises(ImportRefused) as refused:
+        TaskGraph.from_json(record | {"nodes": {"0": {}}})
+    assert ("nodes", {"0": {}}) in [(found["field"], found["value"]) for found in refused.value.violations]
+    for handle in ({"task": " "}, {"task": "t", "more": 1}, 7):
+        record["nodes"][0] |= {"status": "running", "attempts": [{"number": 1, "handle": handle}]}
+        with pytest.raises(ImportRefused) as refused:
+            TaskGraph.from_json(record | {"status": "running"})
+        assert refused.value.violations[0]["field"].startswith("attempts[0].handle")
+    with pytest.raises(ImportRefused, match="expected an object"):
+        TaskGraph.from_json([])  # type: ignore[arg-type]

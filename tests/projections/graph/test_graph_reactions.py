@@ -9,7 +9,7 @@ import pytest
 
 from engine.core.catalog import EventType, Wire
 from engine.core.decider import Model, Moment
-from engine.core.errors import Refused
+from engine.core.errors import ImportRefused, InvalidValue, Refused
 from engine.core.fields import BOOL, ID, TEXT, Field, optional
 from engine.core.table import Table
 from projections.graph import PROJECTION, follow_task
@@ -119,8 +119,16 @@ def test_a_task_carries_one_live_attempt() -> None:
     bench.graphs.inject("g", plan([], first=2))
     with pytest.raises(Refused, match="task 't' already carries node 0 of graph 'g'"):
         bench.graphs.dispatch("g", 2, task="t")
-    with pytest.raises(AssertionError):
+    with pytest.raises(InvalidValue, match="not both"):
         bench.graphs.dispatch("g", 2, "h", task="u")
+    with pytest.raises(InvalidValue, match="not both"):
+        bench.ingest("node.dispatched", graph="g", node=2, attempt=1, handle="h", task="u")
+    record = bench.graphs.get("g").to_json() | {"id": "copy"}
+    with pytest.raises(Refused, match="task 't' already carries"):
+        bench.graphs.import_graph(record)
+    record["nodes"][2] |= {"status": "running", "attempts": record["nodes"][0]["attempts"]}
+    with pytest.raises(ImportRefused, match="task 't' already carries the live attempt of node 0"):
+        Bench().graphs.import_graph(record)
 
 
 def test_following_survives_a_restore() -> None:
