@@ -9,10 +9,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from engine.core.catalog import Catalog, EventType, Wire
-from engine.core.decider import Model
+from engine.core.decider import FINGERPRINT_BYTES, Model
 from engine.core.envelope import EVENTS, Commit, Group, genesis, seal_commit
 from engine.core.errors import Conflict, EngineError, ImportRefused, InvalidValue
 from engine.core.fields import TIME_MS, check_id
+from engine.restore import IMPOSSIBLE
 from engine.store import Journal
 
 __all__ = ["FORMAT", "export_lines", "import_lines"]
@@ -83,39 +84,57 @@ def import_lines(journal: Journal, model: Model, lines: Iterable[str], *, run_id
     are identical.
 
     Everything is read and checked before the first commit is written: form, order, values, links, and that every event
-    folds. Under another id
-    the chain is made anew, because it holds the id. Raises ImportRefused naming the line, Conflict when the run exists
-    and differs; importing
-    the same run again adds nothing.
+    folds. Under another id the chain is made anew, because it holds the id. Raises ImportRefused naming the line,
+    Conflict when the run exists and differs; importing the same run again adds nothing, and an import that was cut
+    short goes on where it stopped.
     """
     commits, source = _read(model, lines)
-    target = run_id if run_id is not None else source
-    link = genesis(target)
+    target = source if run_id is None else _checked_id(run_id)
+    chain, link = genesis(source), genesis(target)
     state = model.initial()
     sealed: list[tuple[int, int, bytes, bytes]] = []
-    for first, groups, stated in commits:
+    for number, first, groups, stated in commits:
         try:
             state.apply(groups)
-        except (EngineError, KeyError, TypeError, ValueError, IndexError, AttributeError, AssertionError) as error:
-            raise refused(first, f"the events of this commit do not follow from those before: {error}") from error
-        stored, link = seal_commit(link, groups)
-        if target == source and link.hex() != stated:
-            raise refused(first, f"the chain gives link {link.hex()}, the file says {stated}")
-        sealed.append((first, sum(len(group[EVENTS]) for group in groups), stored, link))
-    head = journal.head(target)
-    done = 0 if head is None else head.position
-    for first, count, stored, at in sealed:
-        if first + count - 1 <= done:
-            if first + count - 1 == done and head is not None and head.link != at:
-                raise Conflict(
-                    f"run {target!r} exists and is another history",
-                    hint="import it under another name: --run ID",
-                    run=target,
-                    position=done,
-                )
-            continue
-        journal.append(target, first, count, stored, at)
-    return target, max(done, sum(count for _, count, _, _ in sealed))
+        except (EngineError, *IMPOSSIBLE) as error:
+            raise refused(number, f"the events of this commit do not follow from those before: {error}") from error
+        stored, chain = seal_commit(chain, groups)
+        if chain.hex() != stated:
+            raise refused(number, f"the chain gives link {chain.hex()}, the file says {stated:.80}")
+        if target != source:
+            stored, link = seal_commit(link, groups)
+        else:
+            link = chain
+        sealed.append((first, state.seq - first + 1, stored, link))
+    done = _done(journal, target, {first + count - 1: link for first, count, _, link in sealed})
+    for first, count, stored, link in sealed:
+        if first > done:
+            journal.append(target, first, count, stored, link)
+    return target, max(done, state.seq)
+
+
+def _done(journal: Journal, run_id: str, links: Mapping[int, bytes]) -> int:
+    """Return how far the run is there already, 0 when it is not. ``links`` are the file's, by the last position of each
+    commit. Raises Conflict unless the file goes on from what is there, or the other way round."""
+    head = journal.head(run_id)
+    if head is None:
+        return 0
+    shared = min(head.position, max(links))
+    if shared not in links or journal.link_at(run_id, shared) != links[shared]:
+        raise Conflict(
+            f"run {run_id!r} exists and is another history",
+            hint="import it under another name: --run ID",
+            run=run_id,
+            position=head.position,
+        )
+    return head.position
+
+
+def _checked_id(run_id: str) -> str:
+    try:
+        return check_id(run_id)
+    except InvalidValue as error:
+        raise error.at("run id") from None
 
 
 def stored_type(catalog: Catalog, wire: Wire) -> EventType:
@@ -126,14 +145,15 @@ def stored_type(catalog: Catalog, wire: Wire) -> EventType:
     return catalog.type_of(wire)
 
 
-def _read(model: Model, lines: Iterable[str]) -> tuple[list[tuple[int, list[Group], str]], str]:
-    """Return the commits of a file as (first seq, groups, stated link), and its run id."""
+def _read(model: Model, lines: Iterable[str]) -> tuple[list[tuple[int, int, list[Group], str]], str]:
+    """Return the commits of a file as (number of the first line, first seq, groups, stated link), and its run id."""
     older = {step.old.label: step.old for step in model.catalog.upcasts}
     current = {event_type.label: event_type for event_type in model.catalog.types}
-    commits: list[tuple[int, list[Group], str]] = []
+    commits: list[tuple[int, int, list[Group], str]] = []
     groups: list[Group] = []
     run: str | None = None
-    first, seq, ended, group_number = 1, 0, False, -1
+    first, first_line, seq, ended, group_number = 1, 1, 0, False, -1
+    command_ids: set[str] = set()
     for number, text in enumerate(lines, start=1):
         if not text.strip():
             continue
@@ -146,6 +166,8 @@ def _read(model: Model, lines: Iterable[str]) -> tuple[list[tuple[int, list[Grou
         if line["seq"] != seq + 1:
             raise refused(number, f"seq is {line['seq']!r:.30}, expected {seq + 1}")
         seq += 1
+        if seq == first:
+            first_line = number
         event_type = current.get(line["type"]) or older.get(line["type"])
         if event_type is None:
             error = model.catalog.unknown(line["type"])
@@ -163,25 +185,28 @@ def _read(model: Model, lines: Iterable[str]) -> tuple[list[tuple[int, list[Grou
                 raise refused(number, "the envelope differs within one group")
             groups[-1][EVENTS].append(wire)
         elif line["group"] == group_number + 1:
+            if line["command_id"] in command_ids:
+                raise refused(number, f"command id {line['command_id']!r:.60} was used before")
+            command_ids.update(filter(None, (line["command_id"],)))
             groups.append([*envelope, [wire]])
             group_number += 1
         else:
             raise refused(number, f"group is {line['group']}, expected {group_number} or {group_number + 1}")
         if "link" in line:
-            commits.append((first, groups, line["link"]))
+            commits.append((first_line, first, groups, line["link"]))
             groups, first, group_number = [], seq + 1, -1
         ended = bool(line.get("end"))
     if run is None:
         raise ImportRefused("the file holds no events", [], hint="export a run first: refold export RUN FILE")
     if groups or not ended:
-        raise refused(seq, "the file ends before the run does", hint="it was cut; export it again")
+        raise refused(number, "the file ends before the run does", hint="it was cut; export it again")
     return commits, run
 
 
 def _parse(number: int, text: str) -> dict[str, Any]:
     """Return one line with the types of its envelope checked. Raises ImportRefused."""
     try:
-        line = json.loads(text, parse_constant=_no_constant)
+        line = json.loads(text, parse_constant=_no_constant, object_pairs_hook=_no_doubles)
     except (ValueError, RecursionError) as error:
         raise refused(number, f"not JSON: {error}") from None
     if type(line) is not dict or line.get("refold") != FORMAT:
@@ -194,11 +219,11 @@ def _parse(number: int, text: str) -> dict[str, Any]:
     try:
         check_id(line.get("run"))
         TIME_MS.check(line.get("recorded_at_ms"))
-        for key in ("actor", "command_id"):
-            if line.get(key) is not None:
+        for key in ("actor", "command_id", "cause"):
+            if line.get(key) is not None and not (key == "cause" and type(line[key]) is int):
                 check_id(line[key])
     except InvalidValue as error:
-        raise refused(number, f"run, recorded_at_ms, actor or command_id: {error.problem}") from None
+        raise refused(number, f"run, recorded_at_ms, actor, command_id or cause: {error.problem}") from None
     fingerprint = line.get("fingerprint")
     cause = line.get("cause")
     good = (
@@ -206,7 +231,7 @@ def _parse(number: int, text: str) -> dict[str, Any]:
         and type(line.get("type")) is str
         and type(line.get("data")) is dict
         and (fingerprint is None) == (line.get("command_id") is None)
-        and (cause is None or type(cause) in (int, str))
+        and (type(cause) is not int or 1 <= cause < line["seq"])
         and type(line.get("link", "")) is str
     )
     if not good:
@@ -218,6 +243,8 @@ def _parse(number: int, text: str) -> dict[str, Any]:
         line["fingerprint"] = None if fingerprint is None else bytes.fromhex(fingerprint)
     except (TypeError, ValueError):
         raise refused(number, "fingerprint is not hexadecimal") from None
+    if fingerprint is not None and len(line["fingerprint"]) != FINGERPRINT_BYTES:
+        raise refused(number, f"fingerprint is not of {FINGERPRINT_BYTES} bytes")
     return line
 
 
@@ -228,6 +255,13 @@ def refused(line: int, problem: str, *, hint: str = "") -> ImportRefused:
         [{"line": line, "problem": problem}],
         hint=hint or "nothing was imported; export the run again",
     )
+
+
+def _no_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("a key is there twice")
+    return found
 
 
 def _no_constant(name: str) -> Any:
@@ -270,5 +304,5 @@ def commits_of(lines: Iterable[str], model: Model) -> list[Commit]:
     commits, _ = _read(model, lines)
     return [
         Commit(first, sum(len(group[EVENTS]) for group in groups), bytes.fromhex(link), groups)
-        for first, groups, link in commits
+        for _, first, groups, link in commits
     ]

@@ -37,6 +37,7 @@ __all__ = [
 ]
 
 STATE_FORMAT = 1
+FINGERPRINT_BYTES = 16
 
 COMMAND_NOTED = EventType(
     "run.command_noted", (), "A command with an id was accepted and changed nothing; its id is taken.", number=1
@@ -393,4 +394,4 @@ def fingerprint_of(command: Command) -> bytes:
     """Return what identifies a command's content, for the ledger: 16 bytes of SHA-256 over projection, name and
     content. Raises InvalidValue when the content is not plain values."""
     content = [command.projection, command.name, command.content()]
-    return sha256(encode_exactly(content, command.name)).digest()[:16]
+    return sha256(encode_exactly(content, command.name)).digest()[:FINGERPRINT_BYTES]
