@@ -194,7 +194,8 @@ def _by_person(position: int, step: Callable[[Scratch, str, int], None]) -> Any:
 
 
 def _paused(plan: Scratch, event_type: EventType, fields: list[Any]) -> None:
-    if fields[1] == "person" and not plan.graph(fields[0]).held:
+    row = plan.graph(fields[0])
+    if fields[1] == "person" and not row.held:
         steps.pause(plan, fields[0])
     elif fields[1] == "ask" and fields[2] in plan.index(fields[0]).asking:
         return
