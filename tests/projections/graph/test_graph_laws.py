@@ -196,6 +196,25 @@ def test_a_fact_that_does_not_follow_is_refused(event: str, data: dict[str, Any]
     assert bench.state.bytes() == before
 
 
+@pytest.mark.parametrize("number", range(14))
+def test_any_fact_in_any_state_is_taken_or_refused_by_name(number: int) -> None:
+    """A fact of another run altogether, or about a graph that does not exist, is taken by the rules or refused
+    with an error of ours; whatever is taken leaves the graph at rest and folds alike."""
+    source = scenarios()[number]
+    foreign = [event for bench in scenarios() for event in bench.events()]
+    Random(number).shuffle(foreign)
+    for event in foreign:
+        if event.type != "graph.created":
+            with pytest.raises(NotFound, match="there is no graph 'nowhere'"):
+                source.ingest(event.type, **{**event.data, "graph": "nowhere"})
+        with suppress(Refused, NotFound):
+            if source.ingest(event.type, **event.data).changed and not event.type.startswith("node.imported"):
+                row = source.part.graphs.get("g")
+                if row is not None and not row.missing:
+                    check_rest(source.graphs.get("g"))
+    check_fold(source)
+
+
 def test_another_runtime_may_give_up_an_attempt_it_lost() -> None:
     """A requeue that another runtime decided is a fact by itself: the attempt ends as unknown, and a repetition of any
     report about an attempt adds nothing."""
