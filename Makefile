@@ -53,7 +53,7 @@ sweep: $(STAMP) ## the long sweeps, SWEEP_MINUTES of them (default 30)
 	@HYPOTHESIS_PROFILE=sweep SWEEP_MINUTES=$(SWEEP_MINUTES) $(BIN)/python -m pytest -n auto -m sweep
 
 bench: $(STAMP) ## refold bench: ratios against raw floors and other libraries
-	@$(PIP) install --editable '.[bench]'
+	@$(PIP) install --editable '.[bench]' || echo "some peers cannot be installed here; what needs them is not measured" >&2
 	@$(BIN)/refold bench
 
 ci: ## exactly what CI runs

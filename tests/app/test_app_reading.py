@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from engine import open_store
+from engine.documents import document
 from tests.app.conftest import Cli, flip
 
 ROW = [
@@ -76,6 +77,33 @@ def test_show_without_tasks_adds_digest_and_counts(cli: Cli, nightly: Path) -> N
     assert shape["records"]["tasks.tasks"] == 3 and shape["records"]["run.ledger"] == 2
     shown = cli("show", "nightly").out
     assert "1 running, 1 suspended, 1 done" in shown and "sub_agent_join" in shown and "worktree" in shown
+
+
+def test_show_gives_the_records_of_the_other_projections(cli: Cli, nightly: Path) -> None:
+    """``--contexts``, ``--graphs`` and ``--swarm`` give the records of the state; ``--id`` one of them."""
+    with open_store(nightly) as store:
+        run = store.run("nightly")
+        before = run.position
+        run.contexts.create("chat", "conversation", 8000)
+        run.contexts.append("chat", {"role": "user", "text": "hello"})
+        run.graphs.create("plan", "reach it", [{"id": 0, "title": "first", "description": "go"}])
+        run.swarm.start(2)
+        expected = document(run)
+    for part in ("contexts", "graphs"):
+        shape = cli("show", "nightly", f"--{part}", "--json").json
+        assert list(shape) == ["run", "position", part] and shape[part] == expected[part] != {}
+        assert cli("show", "nightly", f"--{part}", "--at", before, "--json").json[part] == {}
+        assert cli("show", "nightly", f"--{part}", "--id", "nobody", "--json").error["code"] == "not_found"
+    assert cli("show", "nightly", "--contexts", "--id", "chat", "--json").json["contexts"] == expected["contexts"]
+    assert cli("show", "nightly", "--swarm", "--json").json["swarm"] == expected["swarm"]["swarm"]
+    assert cli("show", "nightly", "--swarm", "--at", before, "--json").json["swarm"] is None
+    rows = cli("show", "nightly", "--tasks", "--id", "fetch", "--json").json["tasks"]
+    assert [row["task_id"] for row in rows] == ["fetch"]
+    assert "fetch" in cli("show", "nightly", "--tasks", "--id", "fetch").out
+    shown = cli("show", "nightly").out
+    assert "conversations" in shown and "reach it" in shown and "idle" in shown
+    assert cli("show", "nightly", "--swarm", "--at", before).out == ""
+    assert cli("show", "nightly", "--id", "fetch", "--json").error["code"] == "wrong_usage"
 
 
 def test_history_has_seven_keys_an_event(cli: Cli, nightly: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import sqlite3
 import subprocess
@@ -282,3 +283,19 @@ def test_output_survives_a_terminal_without_unicode(tmp_path: Path) -> None:
     assert "run nächtlich".encode("latin-1") in shown.stdout and b"wurzel-\\u03a9" in shown.stdout
     as_json = subprocess.run([*command, "--json"], cwd=tmp_path, env=env, capture_output=True, check=True)
     assert json.loads(as_json.stdout.decode("ascii"))["run"] == "nächtlich"
+
+
+def test_every_hint_names_commands_and_options_that_exist() -> None:
+    """Wherever the code says 'refold ...' to a user, that command is there, with the options it is said to have."""
+    seen = 0
+    for path in [*ROOT.glob("engine/**/*.py"), *ROOT.glob("projections/**/*.py")]:
+        for text in re.findall(r"'refold ([^'\n]+)'", path.read_text(encoding="utf-8")):
+            words = text.split()
+            if words[0] == "--help" or not words[0].isalpha():
+                continue
+            command = refold.get_command(click.Context(refold), words[0])
+            assert command is not None, (path, text)
+            options = {option for param in command.params for option in param.opts}
+            assert {word for word in words if word.startswith("--")} - {"--help"} <= options, (path, text)
+            seen += 1
+    assert seen >= 5

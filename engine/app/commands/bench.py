@@ -50,7 +50,7 @@ def _cells(row: dict[str, Any]) -> tuple[Any, ...]:
     measured = row["measured"]
     return (
         row["id"],
-        row["what"],
+        " ".join(row["what"].split()),
         row["target"],
         "not measured" if measured is None else f"{measured:.3g}x",
         {True: "yes", False: "no", None: ""}[row["met"]],
