@@ -45,6 +45,10 @@ class EngineError(Exception):
     def __str__(self) -> str:
         return f"{self.message} ({self.hint})" if self.hint else self.message
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Let the error cross to another process whatever its arguments are; a pool of workers breaks otherwise."""
+        return _as_it_was, (type(self), self.args, dict(self.__dict__))
+
     def to_json(self) -> dict[str, Any]:
         """Return the shape printed under ``"error"`` by ``--json``: code, message, hint and, when there are any,
         details."""
@@ -52,6 +56,12 @@ class EngineError(Exception):
         if self.details:
             shape["details"] = self.details
         return shape
+
+
+def _as_it_was(kind: type[EngineError], args: tuple[Any, ...], attributes: dict[str, Any]) -> EngineError:
+    error = kind.__new__(kind, *args)
+    error.__dict__.update(attributes)
+    return error
 
 
 class Refused(EngineError):
