@@ -17,7 +17,8 @@ from projections.contexts import guard_attach, settle_bound_items, settle_on_bin
 from projections.contexts.events import TASK_ATTACHED
 from projections.contexts.reactions import PLAN_BINDINGS_CHANGED
 from projections.graph import PROJECTION as GRAPH
-from projections.graph.reactions import follow_task
+from projections.graph.events import NODE_DISPATCHED
+from projections.graph.reactions import follow_task, guard_dispatch
 from projections.swarm import PROJECTION as SWARM
 from projections.tasks import PROJECTION as TASKS
 from projections.tasks.events import FINISHED, LAUNCH_ACKNOWLEDGED, LAUNCH_FAILED, STARTED
@@ -72,6 +73,6 @@ MODEL: Final = Model(
         LAUNCH_FAILED.name: (_items_settle, _launch_failed),
         **{name: (settle_on_bind(_outcome_of),) for name in PLAN_BINDINGS_CHANGED},
     },
-    guards={TASK_ATTACHED.name: (guard_attach,)},
+    guards={TASK_ATTACHED.name: (guard_attach,), NODE_DISPATCHED.name: (guard_dispatch,)},
 )
 """What ``open_store`` uses unless it is given another."""

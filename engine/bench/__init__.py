@@ -13,6 +13,7 @@ from typing import Any
 
 from engine.bench.append import p1_append, p2_command
 from engine.bench.measure import Setting
+from engine.bench.records import p6_contexts, p6_graphs, p7_contexts, p7_graphs, p11_conversation, p11_events
 from engine.bench.replay import p4_aggregates, p4_replay
 from engine.bench.restoring import p8_long_run, p8_restore
 from engine.bench.table import p6_flat, p6_saver, p7_delta
@@ -24,9 +25,10 @@ MEASURES = {
     "P1": (p1_append,),
     "P2": (p2_command,),
     "P4": (p4_replay, p4_aggregates),
-    "P6": (p6_flat, p6_saver),
-    "P7": (p7_delta,),
+    "P6": (p6_flat, p6_saver, p6_contexts, p6_graphs),
+    "P7": (p7_delta, p7_contexts, p7_graphs),
     "P8": (p8_restore, p8_long_run),
+    "P11": (p11_events, p11_conversation),
 }
 
 

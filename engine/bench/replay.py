@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from engine.bench.floors import RawLog, raw_fold
 from engine.bench.measure import Row, Setting, compare, timed
 from engine.bench.workload import commits_of, forest
+from engine.checkpoint import CheckpointPolicy
 from engine.core.codec import encode
 from engine.open_store import Store, open_store
 from projections.model import MODEL
 
-__all__ = ["filled", "p4_aggregates", "p4_replay"]
+if TYPE_CHECKING:
+    from eventsourcing.application import Application
+
+__all__ = ["aggregates_of", "filled", "p4_aggregates", "p4_replay"]
 
 _EVENTS = 100
 
 
 def filled(setting: Setting, tasks: int, name: str = "ours.db") -> Store:
     """Return a store with one run, ``forest``, of ``tasks`` tasks in commits of a hundred, without checkpoints."""
-    from engine.checkpoint import CheckpointPolicy
-
     store = open_store(setting.folder / name, checkpoints=CheckpointPolicy(every_events=None))
     run = store.run("forest")
     for commit in commits_of(forest(tasks), _EVENTS):
@@ -62,8 +65,9 @@ def p4_replay(setting: Setting) -> Row:
     return Row("P4", p4_replay.__doc__ or "", "<=", 0.8, left, right, setting.rounds)
 
 
-def p4_aggregates(setting: Setting) -> Row:
-    """Full replay, against eventsourcing's notifications, mapper and an aggregate a task."""
+def aggregates_of(path: Path, tasks: int) -> Application[Any]:
+    """Return an eventsourcing application on SQLite that holds the forest, an aggregate a task, as its documentation
+    builds one."""
     from eventsourcing.application import Application
     from eventsourcing.domain import Aggregate, event
 
@@ -81,9 +85,8 @@ def p4_aggregates(setting: Setting) -> Row:
             self.tokens += tokens
             self.turns += turns
 
-    tasks = setting.count(2_000, 40)  # a fifth of the forest: the peer needs a minute for the whole
     application: Application[Any] = Application(
-        env={"PERSISTENCE_MODULE": "eventsourcing.sqlite", "SQLITE_DBNAME": str(setting.folder / "aggregates.db")}
+        env={"PERSISTENCE_MODULE": "eventsourcing.sqlite", "SQLITE_DBNAME": str(path)}
     )
     live: dict[str, Task] = {}
     for name, data in forest(tasks):
@@ -96,6 +99,13 @@ def p4_aggregates(setting: Setting) -> Row:
             task.record(name, json.dumps(data))
     for task in live.values():
         application.save(task)
+    return application
+
+
+def p4_aggregates(setting: Setting) -> Row:
+    """Full replay, against eventsourcing's notifications, mapper and an aggregate a task."""
+    tasks = setting.count(2_000, 40)  # a fifth of the forest: the peer needs a minute for the whole
+    application = aggregates_of(setting.folder / "aggregates.db", tasks)
     store = filled(setting, tasks)
 
     def ours() -> float:
