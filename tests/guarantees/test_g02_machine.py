@@ -1,0 +1,44 @@
+"""G2: Restore equals live: at every position, from every checkpoint and from none, the state is byte-identical, and
+every
+next command gives the same events.
+
+Here by a state machine that drops its handle anywhere; case by case in test_g02_restore_equals_live.py.
+"""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis.stateful import run_state_machine_as_test
+
+from tests.guarantees.machine import BankMachine, RestoreMachine, TasksMachine
+from tests.guarantees.sweep import seeds
+
+MACHINES = [BankMachine, TasksMachine]
+LONG = settings(
+    max_examples=40,
+    stateful_step_count=40,
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+    derandomize=os.environ.get("HYPOTHESIS_PROFILE") == "ci",
+)
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+def test_a_run_disturbed_in_every_way_is_the_run_undisturbed(machine: type[RestoreMachine]) -> None:
+    """G2: after every one of some thousand random steps a restored run is its undisturbed twin, now and next."""
+    before = machine.steps
+    run_state_machine_as_test(machine, settings=LONG)
+    assert machine.steps - before > 500
+
+
+@pytest.mark.sweep
+@pytest.mark.parametrize("machine", MACHINES)
+def test_sweep_of_the_machine(machine: type[RestoreMachine]) -> None:
+    """G2: the same for as long as the sweep may take; it says how many steps that were."""
+    fresh = settings(LONG, max_examples=200, stateful_step_count=100, derandomize=False, database=None)
+    for _ in seeds():
+        run_state_machine_as_test(machine, settings=settings(fresh, phases=[Phase.generate, Phase.shrink]))
+    print(f"{machine.__name__}: {machine.steps} steps")
