@@ -86,7 +86,7 @@ def stored_rows(path: Path, run_id: str) -> list[tuple[int, bytes]]:
         )
 
 
-def wires_of(rows: list[tuple[int, bytes]], run_id: str) -> list[list[Any]]:
+def wires_of(rows: list[tuple[int, bytes]], run_id: str, *, chained: bool = True) -> list[list[Any]]:
     """Return the groups of a run's rows as plain CBOR gives them, having checked the chain with hashlib alone."""
     link = hashlib.sha256(b"refold run/1\0" + run_id.encode()).digest()
     groups: list[list[Any]] = []
@@ -96,7 +96,7 @@ def wires_of(rows: list[tuple[int, bytes]], run_id: str) -> list[list[Any]]:
         packed = stored[32:33] == b"\0"
         form = zlib.decompress(stored[37:], -15) if packed else stored[32:]
         link = hashlib.sha256(link + form).digest()
-        assert stored[:32] == link, f"the chain breaks at {first}"
+        assert stored[:32] == link or not chained, f"the chain breaks at {first}"
         body = cbor2.loads(form)
         position += sum(len(group[5]) for group in body)
         groups.extend(body)
