@@ -39,6 +39,7 @@ def test_a_second_demonstration_takes_another_name(cli: Cli) -> None:
     assert Path("refold-demo.db").read_text() == "mine"
     answer = cli("demo", "--store", "refold-demo.db", "--json")
     assert answer.code == 2 and answer.error["code"] == "refused"
+    assert cli("demo", "--store", "memory:", "--json").error["message"] == "memory: is no file"
     assert cli("demo", "--store", "no/such/folder.db", "--json").error["code"] == "file_error"
 
 

@@ -90,19 +90,21 @@ def command(as_json: bool) -> int:
 def _new_store(named: str | None) -> Path:
     """Make an empty file for the store: the one that was named, or the first free name. Nothing is overwritten."""
     names = (f"refold-demo{'' if number == 1 else f'-{number}'}.db" for number in count(1))
-    for name in names if named is None else (named.removeprefix("sqlite:///"),):
+    plain = None if named is None else named.removeprefix("sqlite:///")
+    if plain is not None and (plain == "memory:" or "://" in plain):
+        raise _refused(f"{named} is no file", "name a new file: the writer that is killed is another process")
+    for name in names if plain is None else (plain,):
         path = Path(name)
         try:
             path.touch(exist_ok=False)
         except FileExistsError:
             continue
         return path
-    shape = {
-        "code": "refused",
-        "message": f"{named} is there already, and the demonstration wants a new store",
-        "hint": "name a file that does not exist, or leave --store out",
-    }
-    raise Failed(shape, WRONG_USAGE)
+    raise _refused(f"{named} is there already", "name a file that does not exist, or leave --store out")
+
+
+def _refused(message: str, hint: str) -> Failed:
+    return Failed({"code": "refused", "message": message, "hint": hint}, WRONG_USAGE)
 
 
 def _import_recordings(path: Path, report: _Report) -> None:
