@@ -16,7 +16,9 @@ from engine.core.table import Table
 
 OPENED = EventType("account.opened", (Field("account", ID), Field("note", JSON)), number=1001)
 PAID_1 = EventType("account.paid", (Field("account", ID), Field("amount", U64)), number=1002)
-PAID = EventType("account.paid", (Field("account", ID), Field("amount", U64), Field("note", JSON)), version=2, number=1002)
+PAID = EventType(
+    "account.paid", (Field("account", ID), Field("amount", U64), Field("note", JSON)), version=2, number=1002
+)
 CLOSED = EventType("account.closed", (Field("account", ID),), number=1003)
 WROTE = EventType("account.wrote", (Field("account", ID), Field("letter", JSON)), number=1004)
 
@@ -148,7 +150,8 @@ class BankProjection:
         if isinstance(command, Pay):
             if command.amount == 13:
                 raise Refused("13 is refused", hint="pay another amount")
-            decision.events.append(PAID.check({"account": command.account, "amount": command.amount, "note": command.note}))
+            paid = {"account": command.account, "amount": command.amount, "note": command.note}
+            decision.events.append(PAID.check(paid))
         elif isinstance(command, Write):
             decision.events.append(WROTE.check({"account": command.account, "letter": command.letter}))
         else:

@@ -74,7 +74,7 @@ class Row:
         met = None if measured is None else (measured <= self.bound if self.sense == "<=" else measured >= self.bound)
         return {
             "id": self.id,
-            "what": self.what,
+            "what": " ".join(self.what.split()),
             "target": f"{self.sense} {self.bound:g}x",
             "measured": None if measured is None else round(measured, 4),
             "met": met,

@@ -28,10 +28,10 @@ IMPORT_BYTES_MAX: Final = 256 * 1024 * 1024
 """Bytes of one recording of a foreign runtime; it is read whole."""
 
 NESTING_DEPTH_MAX: Final = 64
-"""Levels of lists and maps inside one JSON value (rule of spec/task-control.md section 1)."""
+"""Levels of lists and maps inside one JSON value (rule of the task table's contract)."""
 
 CONTAINER_ENTRIES_MAX: Final = 1024
-"""Entries of one list or map inside one JSON value (rule of spec/task-control.md section 1)."""
+"""Entries of one list or map inside one JSON value (rule of the task table's contract)."""
 
 JSON_ENTRIES_MAX: Final = 1_000_000
 """Entries of all lists and maps inside one JSON value, each counted as often as it would be written: a list that holds
@@ -48,7 +48,7 @@ TIME_MS_MAX: Final = 2**53 - 1
 """Unix milliseconds, kept in the range that every JSON reader holds exactly."""
 
 SUMMARY_ENTRIES_MAX: Final = 32
-"""Entries that each list of a context's summary keeps; the oldest go first (spec/context.md section 2)."""
+"""Entries that each list of a context's summary keeps; the oldest go first (rule of the contexts' contract)."""
 
 NARRATIVE_BYTES_MAX: Final = 8_000
 """UTF-8 bytes of the narrative that a fallback compaction leaves in a context's summary; the oldest lines go first."""

@@ -58,6 +58,8 @@ class _Pool(SQLiteConnectionPool):
     def connect(self) -> sqlite3.Connection:
         """Return a new connection that is none of the pool's."""
         mode = "ro" if self._read_only else "rw"
+        if self._read_only and self._cannot_change():
+            mode += "&immutable=1"
         connection = sqlite3.connect(
             f"file:{quote(os.fsencode(self._path))}?mode={mode}",
             uri=True,
@@ -75,6 +77,11 @@ class _Pool(SQLiteConnectionPool):
             connection.close()
             raise
         return connection
+
+    def _cannot_change(self) -> bool:
+        """Return whether no writer can be where the file lies: SQLite needs no files beside it then, and could make none."""
+        log = self._path.with_name(self._path.name + "-wal")
+        return not os.access(self._path.parent, os.W_OK) and not (log.exists() and log.stat().st_size)
 
 
 def _text(stored: bytes) -> str:
