@@ -79,7 +79,8 @@ class _Pool(SQLiteConnectionPool):
         return connection
 
     def _cannot_change(self) -> bool:
-        """Return whether no writer can be where the file lies: SQLite needs no files beside it then, and could make none."""
+        """Return whether no writer can be where the file lies: SQLite needs no files beside it then, and could make
+        none."""
         log = self._path.with_name(self._path.name + "-wal")
         return not os.access(self._path.parent, os.W_OK) and not (log.exists() and log.stat().st_size)
 
