@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeAlias, TypedDict, Unpack
 
+from engine.core.command import listed
 from engine.core.errors import ImportRefused, InvalidValue
 from engine.core.fields import FLOAT, U64
 from engine.core.handle import Commands, Outcome, Queries
@@ -156,7 +157,7 @@ class ContextCommands(ContextQueries, Commands[ContextsState]):
     def append_all(self, context: str, messages: Iterable[AnyMsg], **how: Unpack[How]) -> Outcome:
         """Append messages as one event, all or none. InvalidValue names the message by its index and path."""
         arrays = []
-        for index, message in enumerate(messages):
+        for index, message in enumerate(listed(messages, "messages")):
             try:
                 arrays.append(message_array(message))
             except InvalidValue as error:
@@ -188,7 +189,8 @@ class ContextCommands(ContextQueries, Commands[ContextsState]):
     ) -> Outcome:
         """Make a plan of titles or ``{title, detail?}``, in place of an earlier one. Rules empty_goal, max_items,
         empty_title."""
-        command = ask.CreatePlan.make(context=context, goal=goal, items=list(items), max_items=max_items)
+        titles = listed(items, "items")
+        command = ask.CreatePlan.make(context=context, goal=goal, items=titles, max_items=max_items)
         return self._submit(command, **how)
 
     def update_plan(
@@ -215,7 +217,7 @@ class ContextCommands(ContextQueries, Commands[ContextsState]):
         bound = {bind.kind: bind.ref} if isinstance(bind, Binding) else bind
         given = {
             "insert": dict(insert) if isinstance(insert, Mapping) else insert,
-            "reorder": None if reorder is None else list(reorder),
+            "reorder": None if reorder is None else listed(reorder, "reorder"),
             "item": item,
             "status": status,
             "note": note,
@@ -273,13 +275,15 @@ class ContextCommands(ContextQueries, Commands[ContextsState]):
         Rules version_moved, verdict_schema, empty_verdict; fold_range, orphaned_result, bad_start and open_call when
         the conversation has moved on so that the fold would break it.
         """
-        command = ask.ApplyCompaction.make(context=context, fold=plan.fold, version=plan.version, verdict=verdict)
+        fold, version = _planned(plan)
+        command = ask.ApplyCompaction.make(context=context, fold=fold, version=version, verdict=verdict)
         return self._submit(command, **how)
 
     def apply_fallback(self, context: str, plan: CompactionPlan, **how: Unpack[How]) -> Outcome:
         """Fold what was planned into the narrative, when no summariser is at hand. Bounded: the oldest lines go
         first. Rules as apply_compaction."""
-        return self._submit(ask.ApplyFallback.make(context=context, fold=plan.fold, version=plan.version), **how)
+        fold, version = _planned(plan)
+        return self._submit(ask.ApplyFallback.make(context=context, fold=fold, version=version), **how)
 
     def close_calls(self, context: str, reason: str, **how: Unpack[How]) -> Outcome:
         """Answer every open call with an error result saying ``reason``; nothing is recorded when none is open."""
@@ -325,6 +329,14 @@ def _checked(kind: Any, name: str, value: Any) -> Any:
         return kind.check(value)
     except InvalidValue as error:
         raise error.at(name) from None
+
+
+def _planned(plan: CompactionPlan) -> tuple[int, int]:
+    """Return what a plan says to fold, and at which version. Raises InvalidValue for what is no plan."""
+    if not isinstance(plan, CompactionPlan):
+        hint = "give what plan_compaction returned"
+        raise InvalidValue("plan", f"expected a CompactionPlan, found {type(plan).__name__}", hint=hint)
+    return plan.fold, plan.version
 
 
 def _binding(value: Binding | Mapping[str, Any]) -> Binding:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias, TypedDict, Unpack
 
+from engine.core.command import listed
 from engine.core.errors import InvalidValue
 from engine.core.handle import Commands, Outcome, Queries
 from engine.core.limits import GRAPH_TASKS_MAX
@@ -117,12 +118,12 @@ class GraphCommands(GraphQueries, Commands[GraphState]):
         command = cmd.Create.make(
             graph=graph_id,
             goal=goal,
-            nodes=list(nodes),
+            nodes=listed(nodes, "nodes"),
             default_failure_strategy=default_failure_strategy,
             default_max_retries=default_max_retries,
             max_tasks=max_tasks,
             predicate_reruns=predicate_reruns,
-            extra={} if extra is None else dict(extra),
+            extra={} if extra is None else dict(extra) if isinstance(extra, Mapping) else extra,
         )
         return self._submit(command, **context)
 
@@ -144,7 +145,7 @@ class GraphCommands(GraphQueries, Commands[GraphState]):
 
     def inject(self, graph: str, nodes: Sequence[TaskNode | Json], **context: Unpack[Context]) -> Outcome:
         """Add new nodes, whose ids go on from the last one. Raises ImportRefused and leaves the graph as it was."""
-        return self._submit(cmd.Inject.make(graph=graph, nodes=list(nodes)), **context)
+        return self._submit(cmd.Inject.make(graph=graph, nodes=listed(nodes, "nodes")), **context)
 
     # -- the graph --------------------------------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol, TypedDict, Unpack
 
-from engine.core.errors import InvalidValue
+from engine.core.command import listed
 from engine.core.handle import Commands, Outcome, Queries
 from projections.swarm import commands as c
 from projections.swarm.actions import ActionsConfig
@@ -196,10 +196,10 @@ class SwarmCommands(Commands[SwarmState], SwarmQueries):
         **options: Unpack[Options],
     ) -> Outcome:
         """Replace the excluded actions and the guidances of the exploration. None: no exploration, unlike []."""
-        if isinstance(excluded_actions, str):
-            raise InvalidValue("update_exploration.excluded_actions", "expected a list of texts, found one text")
-        guidances = None if v2_guidances is None else [_record(found) for found in v2_guidances]
-        command = c.UpdateExploration.make(excluded_actions=list(excluded_actions), v2_guidances=guidances)
+        excluded = listed(excluded_actions, "update_exploration.excluded_actions")
+        given = None if v2_guidances is None else listed(v2_guidances, "update_exploration.v2_guidances")
+        guidances = None if given is None else [_record(found) for found in given]
+        command = c.UpdateExploration.make(excluded_actions=excluded, v2_guidances=guidances)
         return self._submit(command, **options)
 
     def set_metadata(self, key: str, value: Any, **options: Unpack[Options]) -> Outcome:
