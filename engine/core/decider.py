@@ -244,9 +244,10 @@ class ModelState:
 
     def put_back(self, seq: int) -> None:
         """The commit did not happen: state, indexes and position are as they were at :meth:`begin`."""
+        folded = self.seq != seq  # an interrupted evolve may have changed what is derived before it touched a table
         touched = [table.put_back() for table in self.tables.values()]
         self.seq = seq
-        if any(touched):
+        if folded or any(touched):
             self.reindex()
 
     def reindex(self) -> None:
