@@ -20,6 +20,7 @@ import pytest
 from engine.core.errors import BackendUnavailable, EngineError, NotAStore, NotFound, ReadOnly, SchemaError
 from engine.open_store import Store
 from engine.store import sqlite as sqlite_module
+from engine.store import sqlite_connections
 from tests.engine.kit import fill, raw, toy_store
 from tests.toy import Open, Pay
 
@@ -37,7 +38,7 @@ def make(path: Path) -> str:
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wait a tenth of a second for a lock, not half a minute."""
-    monkeypatch.setattr(sqlite_module, "BUSY_TIMEOUT_S", 0.1)
+    monkeypatch.setattr(sqlite_connections, "BUSY_TIMEOUT_S", 0.1)
 
 
 # -- what a path may hold ---------------------------------------------------------------------------------

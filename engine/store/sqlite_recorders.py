@@ -1,0 +1,211 @@
+"""The recorders of a SQLite store: eventsourcing's, with heads in the commit's own transaction and row numbers that
+are never
+used again. They must never change a row that is there.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from typing import Any, Final
+from uuid import UUID
+
+from eventsourcing.persistence import IntegrityError, StoredEvent
+from eventsourcing.sqlite import SQLiteAggregateRecorder, SQLiteApplicationRecorder
+
+from engine.store.backend import Head, Origin
+from engine.store.sqlite_connections import Datastore
+
+__all__ = ["SqliteCheckpoints", "SqliteCommits"]
+
+TOMBSTONE: Final = "refold.tombstone/1"
+
+
+class SqliteCommits(SQLiteApplicationRecorder):
+    """One row per commit, and the head of each run in the same transaction."""
+
+    datastore: Datastore
+
+    def __init__(self, datastore: Datastore) -> None:
+        super().__init__(datastore)
+        self._first_head = (
+            "INSERT INTO run_heads (run_id, position, link) VALUES (?,?,?) "
+            "ON CONFLICT (run_id) DO UPDATE SET position=excluded.position, link=excluded.link "
+            "WHERE run_heads.position=0 AND run_heads.hidden=0"
+        )
+        self._next_head = "UPDATE run_heads SET position=?, link=? WHERE run_id=? AND position=? AND hidden=0"
+        self.insert_events_statement = (
+            f"INSERT INTO {self.events_table_name} (originator_id, originator_version, topic, state) VALUES (?,?,?,?)"
+        )
+        self._select = f"SELECT originator_version, topic, state FROM {self.events_table_name} WHERE originator_id=? "
+
+    def construct_create_table_statements(self) -> list[str]:
+        return [
+            f"CREATE TABLE IF NOT EXISTS {self.events_table_name} ("
+            "rowid INTEGER PRIMARY KEY, "
+            "originator_id TEXT NOT NULL, originator_version INTEGER NOT NULL, "
+            "topic TEXT NOT NULL, state BLOB NOT NULL, "
+            "UNIQUE (originator_id, originator_version))",
+            "CREATE TABLE IF NOT EXISTS run_heads ("
+            "run_id TEXT PRIMARY KEY, position INTEGER NOT NULL, link BLOB NOT NULL, "
+            "origin_run TEXT, origin_position INTEGER, origin_link BLOB, "
+            "hidden INTEGER NOT NULL DEFAULT 0) WITHOUT ROWID",
+            # SQLite gives the number of a deleted last row to the next one, which would hide it from readers that go
+            # by number. AUTOINCREMENT prevents that at a tenth of every commit; a tombstone costs only the delete.
+            f"CREATE TRIGGER IF NOT EXISTS keep_last_number AFTER DELETE ON {self.events_table_name} "
+            f"WHEN old.rowid > (SELECT coalesce(max(rowid), 0) FROM {self.events_table_name}) BEGIN "
+            f"INSERT INTO {self.events_table_name} VALUES (old.rowid, '', old.rowid, '{TOMBSTONE}', x''); END",
+        ]
+
+    def record(self, run_id: str, first: int, topic: str, state: bytes, head: Head) -> None:
+        if first == 1:
+            move: tuple[str, Sequence[Any]] = (self._first_head, (run_id, head.position, head.link))
+        else:
+            move = (self._next_head, (head.position, head.link, run_id, first - 1))
+        try:
+            self.datastore.write(((self.insert_events_statement, (run_id, first, topic, state)), move), changing=1)
+        except sqlite3.IntegrityError as error:
+            raise IntegrityError(error) from error
+
+    def rows(
+        self,
+        run_id: str,
+        *,
+        gt: int | None = None,
+        lte: int | None = None,
+        desc: bool = False,
+        limit: int | None = None,
+    ) -> Sequence[tuple[int, str, bytes]]:
+        statement = self._select
+        params: list[Any] = [run_id]
+        if gt is not None:
+            statement += "AND originator_version>? "
+            params.append(gt)
+        if lte is not None:
+            statement += "AND originator_version<=? "
+            params.append(lte)
+        statement += f"ORDER BY originator_version {'DESC' if desc else 'ASC'}"
+        if limit is not None:
+            statement += " LIMIT ?"
+            params.append(limit)
+        with self.datastore.transaction(commit=False) as c:
+            c.execute(statement, params)
+            rows: list[tuple[int, str, bytes]] = c.fetchall()
+        for row in rows:
+            if type(row[0]) is not int or type(row[1]) is not str or type(row[2]) is not bytes:
+                return [_as_written(*row) for row in rows]
+        return rows
+
+    def select_events(
+        self,
+        originator_id: UUID | str,
+        *,
+        gt: int | None = None,
+        lte: int | None = None,
+        desc: bool = False,
+        limit: int | None = None,
+    ) -> Sequence[StoredEvent]:
+        rows = self.rows(str(originator_id), gt=gt, lte=lte, desc=desc, limit=limit)
+        return [StoredEvent(str(originator_id), version, topic, state) for version, topic, state in rows]
+
+    def create(self, head: Head) -> None:
+        origin = head.origin
+        assert origin is not None
+        values = (head.run_id, head.position, head.link, origin.run_id, origin.position, origin.link)
+        try:
+            self.datastore.write(((f"INSERT INTO run_heads ({_HEAD}) VALUES (?,?,?,?,?,?,0)", values),))
+        except sqlite3.IntegrityError as error:
+            raise IntegrityError(error) from error
+
+    def erase(self, run_id: str, *, keep_until: int, hide: bool) -> None:
+        head = "UPDATE run_heads SET hidden=1 WHERE run_id=?" if hide else "DELETE FROM run_heads WHERE run_id=?"
+        self.datastore.write(
+            (
+                (
+                    f"DELETE FROM {self.events_table_name} WHERE originator_id=? AND originator_version>?",
+                    (run_id, keep_until),
+                ),
+                (head, (run_id,)),
+            )
+        )
+
+    def head(self, run_id: str) -> Head | None:
+        with self.datastore.transaction(commit=False) as c:
+            c.execute(f"SELECT {_HEAD} FROM run_heads WHERE run_id=?", (run_id,))
+            row = c.fetchone()
+            return None if row is None else _head(row)
+
+    def heads(self) -> Sequence[Head]:
+        with self.datastore.transaction(commit=False) as c:
+            c.execute(f"SELECT {_HEAD} FROM run_heads ORDER BY run_id")
+            return [_head(row) for row in c.fetchall()]
+
+
+_HEAD: Final = "run_id, position, link, origin_run, origin_position, origin_link, hidden"
+
+
+def _as_written(first: Any, topic: Any, stored: Any) -> tuple[int, str, bytes]:
+    """Return a row in the types we write. A value of another type is damage, and so is what becomes of it here: no
+    link fits it."""
+    kept = stored if type(stored) is bytes else f"{type(stored).__name__}: {stored}".encode()
+    return first if type(first) is int else 0, topic if type(topic) is str else repr(topic), kept
+
+
+def _head(row: Sequence[Any]) -> Head:
+    run_id, position, link, origin_run, origin_position, origin_link, hidden = row
+    position = position if type(position) is int else 0
+    link = link if type(link) is bytes else b""  # damage: no link fits it
+    origin = None if origin_run is None else Origin(origin_run, origin_position, origin_link)
+    return Head(run_id, position, link, origin, bool(hidden))
+
+
+class SqliteCheckpoints(SQLiteAggregateRecorder):
+    """Checkpoints beside the journal; losing this table loses time only."""
+
+    datastore: Datastore
+
+    def __init__(self, datastore: Datastore) -> None:
+        super().__init__(datastore, events_table_name="stored_checkpoints")
+
+    def construct_create_table_statements(self) -> list[str]:
+        return [
+            f"CREATE TABLE IF NOT EXISTS {self.events_table_name} ("
+            "originator_id TEXT NOT NULL, originator_version INTEGER NOT NULL, "
+            "topic TEXT NOT NULL, state BLOB NOT NULL, "
+            "PRIMARY KEY (originator_id, originator_version))"
+        ]
+
+    def put(self, run_id: str, position: int, topic: str, state: bytes, replacing: Sequence[int]) -> None:
+        delete = f"DELETE FROM {self.events_table_name} WHERE originator_id=? AND originator_version=?"
+        self.datastore.write(
+            (
+                *((delete, (run_id, doomed)) for doomed in {*replacing, position}),
+                (self.insert_events_statement, (run_id, position, topic, state)),
+            )
+        )
+
+    def read(self, run_id: str, position: int) -> tuple[str, bytes] | None:
+        with self.datastore.transaction(commit=False) as c:
+            c.execute(
+                f"SELECT topic, state FROM {self.events_table_name} WHERE originator_id=? AND originator_version=?",
+                (run_id, position),
+            )
+            row: tuple[str, bytes] | None = c.fetchone()
+            return row
+
+    def positions(self, run_id: str, *, lte: int | None = None) -> Sequence[int]:
+        with self.datastore.transaction(commit=False) as c:
+            c.execute(
+                f"SELECT originator_version FROM {self.events_table_name} "
+                "WHERE originator_id=? AND originator_version<=? ORDER BY originator_version DESC",
+                (run_id, 2**63 - 1 if lte is None else lte),
+            )
+            return [position for (position,) in c.fetchall()]
+
+    def delete(self, run_id: str, *, gte: int = 0) -> int:
+        with self.datastore.transaction(commit=True) as c:
+            c.execute(
+                f"DELETE FROM {self.events_table_name} WHERE originator_id=? AND originator_version>=?", (run_id, gte)
+            )
+            count: int = c.sqlite_cursor.rowcount
+            return count
