@@ -76,6 +76,7 @@ class Run:
         self._clock = clock
         self._policy = policy or CheckpointPolicy()
         self._lock = threading.RLock()
+        self._folding = threading.Lock()  # held, under the other, while events are decided and folded
         self._draft: _Draft | None = None
         self._behind = False  # a write may or may not have happened: look at the journal before the next step
         self._lost = False  # an interrupt left the state half-way: only the journal can give it back
@@ -99,6 +100,7 @@ class Run:
         """The seq of the last event this handle knows, 0 for none. Never one that may still be taken back by another
         thread."""
         with self._lock:
+            self._not_from_within()
             if self._lost and self._draft is None:
                 self._catch_up()
             return self._at.state.seq
@@ -211,15 +213,16 @@ class Run:
                 _check_cause(cause, state.seq)
             if command_id is not None and (row := state.ledger.rows.get(command_id)) is not None:
                 return self._repeated(command_id, print_, row)
-            if self._draft is not None:
-                return self._decide_into(self._draft, decide, command_id, print_, actor, at, cause)
-            draft = self._open_draft()  # kept here, not on the run: an interrupt must not leave it open for the next
-            try:
-                outcome = self._decide_into(draft, decide, command_id, print_, actor, at, cause)
-                self._write(draft)
-            except BaseException as error:
-                self._take_back(draft, error)
-                raise
+            with self._folding:
+                if self._draft is not None:
+                    return self._decide_into(self._draft, decide, command_id, print_, actor, at, cause)
+                draft = self._open_draft()  # kept here, not on the run: no interrupt must leave it open for the next
+                try:
+                    outcome = self._decide_into(draft, decide, command_id, print_, actor, at, cause)
+                    self._write(draft)
+                except BaseException as error:
+                    self._take_back(draft, error)
+                    raise
             self._checkpoint_if_due()
             return outcome
 
@@ -368,6 +371,7 @@ class Run:
         """Fold what other writers have appended since; return the new position. Raises CorruptJournal,
         BackendUnavailable."""
         with self._lock:
+            self._not_from_within()
             if self._draft is not None:
                 raise Refused("a batch is open on this run", hint="end it first, then refresh")
             self._catch_up()
@@ -376,18 +380,28 @@ class Run:
     def _ready(self) -> None:
         """Make sure that the state is what the journal gives, before anything is read or decided. Inside a batch it is
         the batch's."""
+        self._not_from_within()
         if self._draft is None and (self._lost or self._behind):
             self._catch_up()
 
     def _catch_up(self) -> None:
         """Fold what is new; start over from the journal when the state cannot be trusted, or when folding fails
         half-way."""
-        lost, self._lost = self._lost, True
-        if lost:
-            self._at = restore(self._journal, self._checkpoints, self._model, self.id)
-        else:
-            fold(self._journal, self.id, self._at)
-        self._lost = self._behind = False
+        with self._folding:
+            lost, self._lost = self._lost, True
+            if lost:
+                self._at = restore(self._journal, self._checkpoints, self._model, self.id)
+            else:
+                fold(self._journal, self.id, self._at)
+            self._lost = self._behind = False
+
+    def _not_from_within(self) -> None:
+        """Refuse what a projection asks of its own run while it decides or folds: the state is half-way there."""
+        if self._folding.locked():  # we hold the other lock, so it is this very thread that holds this one
+            raise Refused(
+                f"run {self.id!r} was used while it decides or folds a command",
+                hint="decide and evolve read nothing but their arguments; return the further events from decide",
+            )
 
     # -- checkpoints --------------------------------------------------------------------------------------------------
 
