@@ -94,9 +94,15 @@ def check_counters(header: ContextRecord, summary: Summary, fold: int) -> None:
 
 def admit(state: ContextsState, wire: Wire, moment: Moment) -> list[Wire]:
     """Return the fact if the same tables and rules that decide our own events allow it here; raise Refused
-    otherwise."""
+    otherwise.
+
+    Items that we have settled ourselves, because their task is done, may come again from the other runtime's log: when
+    it says the same of them, it adds nothing.
+    """
     event_type = _BY_TAG[wire[0]]
     require(state, event_type.name, wire[2])
+    if event_type is fact.PLAN_ITEMS_SETTLED and _are_settled(state, wire):
+        return []
     check = _CHECKS.get(event_type.name)
     if check is not None:
         check(state, wire)
@@ -121,6 +127,18 @@ def _plan_updated(state: ContextsState, wire: Wire) -> None:
     known = {item.id for item in state.plans.rows[context].value.items}
     if order is not None and set(order) != known | set(changed):
         raise InvalidValue("context.plan_updated.order", "does not name every item once")
+
+
+def _are_settled(state: ContextsState, wire: Wire) -> bool:
+    """Whether every item that the fact names is bound to a task and stands where it says already."""
+    _, _, context, _, ids, ok, note = wire
+    items = {item.id: item for item in state.plans.rows[context].value.items}
+    told = [items[item_id] for item_id in ids if item_id in items]
+    status = "done" if ok else "blocked"
+    return len(told) == len(ids) > 0 and all(
+        item.status == status and note in (None, item.note) and item.bound is not None and item.bound.kind == "task"
+        for item in told
+    )
 
 
 def _plan_items_settled(state: ContextsState, wire: Wire) -> None:

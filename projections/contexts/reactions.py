@@ -12,7 +12,7 @@ from typing import Any, Final
 from engine.core.catalog import Wire
 from engine.core.decider import Moment, Reaction
 from engine.core.errors import Refused
-from projections.contexts.events import IMPORTED, PLAN_CREATED, PLAN_ITEMS_SETTLED, PLAN_UPDATED
+from projections.contexts.events import IMPORTED, PLAN_CREATED, PLAN_ITEMS_SETTLED, PLAN_UPDATED, TASK_ATTACHED
 from projections.contexts.plan import Binding
 from projections.contexts.state import ContextsState, waiting_tasks
 
@@ -57,15 +57,19 @@ def _settled(state: ContextsState, context: str, task_id: str, ok: bool, note: s
 def guard_attach(states: Mapping[str, Any], wire: Wire) -> None:
     """Refuse to attach a conversation to an unknown task when the run has a task table, that is, any task at all.
 
-    A guard of ``context.task_attached``, whether we decide it or record it. Raises Refused with rule unknown_task.
+    A guard of ``context.task_attached`` and ``context.imported``, whether we decide it or record it. Raises Refused
+    with rule unknown_task.
     """
-    task_id = wire[4]
+    task_id = wire[_TASK_AT[wire[0]]]
     tables = states["tasks"].tables if "tasks" in states else ()
     table = next((table for table in tables if table.name == "tasks"), ())
-    if len(table) and task_id not in table:
+    if task_id is not None and len(table) and task_id not in table:
         raise Refused(
             f"there is no task {task_id!r} to attach the conversation to",
             hint="spawn the task first, or look at its id",
             rule="unknown_task",
             task=task_id,
         )
+
+
+_TASK_AT: Final = {event_type.tag: 2 + event_type.names.index("task") for event_type in (TASK_ATTACHED, IMPORTED)}

@@ -15,7 +15,7 @@ from projections.graph.decider import decide
 from projections.graph.events import EVENTS
 from projections.graph.evolve import EVOLVE
 from projections.graph.handle import GraphCommands, GraphQueries
-from projections.graph.reactions import follow_task, guard_dispatch
+from projections.graph.reactions import TaskEnd, follow_ended, follow_task, guard_dispatch, guard_import
 from projections.graph.state import GraphState
 from projections.graph.transitions import GRAPH, NODE
 from projections.graph.validate import Violation
@@ -45,14 +45,17 @@ __all__ = [
     "PredicateOutcome",
     "Recovery",
     "Running",
+    "TaskEnd",
     "TaskGraph",
     "TaskNode",
     "TaskResult",
     "TimeoutPolicy",
     "VerifyPredicate",
     "Violation",
+    "follow_ended",
     "follow_task",
     "guard_dispatch",
+    "guard_import",
 ]
 
 
