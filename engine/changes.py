@@ -1,30 +1,33 @@
-"""Changes: what each event did to the state, field by field (``fetch.lifecycle: running -> suspended``). Appends
-nothing.
+"""Changes: what each event did to the state, field by field (``fetch.lifecycle: running -> suspended``). It must never
+append anything.
 
 Two folds go one event apart, so that before and after can be asked in the same public form.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from itertools import islice
+from typing import Any, Final
 
 from engine.archive import to_json
 from engine.core.decider import Model, ModelState
-from engine.core.envelope import EVENTS
+from engine.core.envelope import EVENTS, Event
 from engine.core.json_patch import same
 from engine.core.table import Key, column_names
 from engine.restore import restore
 from engine.store import Checkpoints, Journal, cut
 
-__all__ = ["FieldChange", "changes"]
+__all__ = ["FieldChange", "changes", "with_changes"]
+
+_WINDOW: Final = 1_000  # events whose changes are worked out together, and kept in memory
 
 
 @dataclass(frozen=True, slots=True)
 class FieldChange:
-    """One field of one record that an event changed. ``kind`` is the table; a record that came has only ``after``
-    values."""
+    """One field of one record that an event changed. ``kind`` is the table, ``field`` a path (``process.join_result``);
+    a record that came has only ``after`` values."""
 
     kind: str
     id: str
@@ -33,7 +36,12 @@ class FieldChange:
     after: Any
 
     def __str__(self) -> str:
-        return f"{self.id}.{self.field}: {_shown(self.before)} -> {_shown(self.after)}"
+        return f"{self.subject}.{self.field}: {_shown(self.before)} -> {_shown(self.after)}"
+
+    @property
+    def subject(self) -> str:
+        """The record's id, or the name of its projection where there is one record only."""
+        return self.id or self.kind.partition(".")[0]
 
     def to_json(self) -> dict[str, Any]:
         """Return the change for ``--json``."""
@@ -48,12 +56,12 @@ def changes(
     *,
     after: int = 0,
     until: int | None = None,
+    only: Container[int] | None = None,
 ) -> Iterator[tuple[int, tuple[FieldChange, ...]]]:
-    """Yield (seq, what that event changed) for ``after < seq <= until``, in order.
+    """Yield (seq, what that event changed) for ``after < seq <= until``, in order; of those in ``only``, if given.
 
     Costs two restores at ``after``, from the nearest checkpoint, and the fold from there on. Raises NotFound,
-    CorruptJournal,
-    SchemaError.
+    CorruptJournal, SchemaError.
     """
     journal.existing_head(run_id)
     now, then = (restore(journal, checkpoints, model, run_id, until=after).state for _ in range(2))
@@ -70,8 +78,27 @@ def changes(
                 for table in now.tables.values():
                     table.changed.clear()
                 now.apply([step])
-                yield seq, tuple(_between(then, now))
+                if only is None or seq in only:
+                    yield seq, tuple(_between(then, now))
                 then.apply([step])
+
+
+def with_changes(
+    journal: Journal, checkpoints: Checkpoints, model: Model, run_id: str, events: Iterable[Event]
+) -> Iterator[tuple[Event, tuple[FieldChange, ...]]]:
+    """Yield each of the events of a run, in the order given, with what it changed; in bounded memory.
+
+    ``events`` may be filtered, and may go backwards; the nearer to each other they are, the less is folded. Raises as
+    :func:`changes`.
+    """
+    left = iter(events)
+    while window := list(islice(left, _WINDOW)):
+        wanted = {event.seq for event in window}
+        changed = dict(
+            changes(journal, checkpoints, model, run_id, after=min(wanted) - 1, until=max(wanted), only=wanted)
+        )
+        for event in window:
+            yield event, changed[event.seq]
 
 
 def _between(before: ModelState, after: ModelState) -> Iterator[FieldChange]:
@@ -83,15 +110,26 @@ def _between(before: ModelState, after: ModelState) -> Iterator[FieldChange]:
         public = getattr(projection, "public_record", None)
         keys = dict.fromkeys(table.changed)
         if public is not None:
-            keys = dict.fromkeys(getattr(projection, "affected")(after.parts[projection.name], keys))  # noqa: B009
+            affected = getattr(projection, "affected")  # noqa: B009
+            sides = [affected(side.parts[projection.name], keys) for side in (after, before)]
+            keys = dict.fromkeys((*sides[0], *sides[1]))
         for key in keys:
             if public is not None:
                 old, new = public(before.parts[projection.name], key), public(after.parts[projection.name], key)
             else:
                 old, new = _columns(before, name, key), _columns(after, name, key)
-            for field in dict.fromkeys((*old, *new)):
-                if not same(old.get(field), new.get(field)):
-                    yield FieldChange(name, _id(key), field, old.get(field), new.get(field))
+            for field, was, now in _fields(old, new):
+                yield FieldChange(name, _id(key), field, was, now)
+
+
+def _fields(old: dict[str, Any], new: dict[str, Any], path: str = "") -> Iterator[tuple[str, Any, Any]]:
+    """Yield (path, before, after) of what differs in two objects; lists are shown whole, they are read whole."""
+    for name in dict.fromkeys((*old, *new)):
+        was, now = old.get(name), new.get(name)
+        if type(was) is dict and type(now) is dict:
+            yield from _fields(was, now, f"{path}{name}.")
+        elif not same(was, now):
+            yield f"{path}{name}", was, now
 
 
 def _columns(state: ModelState, name: str, key: Key) -> dict[str, Any]:

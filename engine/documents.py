@@ -1,16 +1,21 @@
 """Documents: the whole state as one JSON object in the public forms of its records. What diff compares and other
-programs read."""
+programs read. A document must never share anything with a state."""
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Protocol, TypeAlias
 
+from engine.core.errors import ImportRefused
 from projections.contexts import ContextQueries
 from projections.graph import GraphQueries
 from projections.swarm import SwarmQueries
 from projections.tasks import TaskQueries
 
-__all__ = ["Queried", "document"]
+__all__ = ["Document", "Queried", "document", "foreign_document"]
+
+Document: TypeAlias = dict[str, dict[str, Any]]
+"""Records by kind (tasks, contexts, graphs, swarm) and id."""
 
 
 class Queried(Protocol):
@@ -29,7 +34,7 @@ class Queried(Protocol):
     def swarm(self) -> SwarmQueries: ...
 
 
-def document(state: Queried) -> dict[str, dict[str, Any]]:
+def document(state: Queried) -> Document:
     """Return ``{"tasks": {id: row}, "contexts": {id: record}, "graphs": {id: graph}, "swarm": {"swarm": context}}``.
 
     Rows and records are in the encodings of the original runtimes; the swarm is left out before it is started.
@@ -40,3 +45,61 @@ def document(state: Queried) -> dict[str, dict[str, Any]]:
         "graphs": {graph: state.graphs.get(graph).to_json() for graph in state.graphs.ids()},
         "swarm": {"swarm": state.swarm.context().to_record()} if state.swarm.started() else {},
     }
+
+
+def foreign_document(value: Any) -> Document:
+    """Return the document of a state as another program writes it. Raises ImportRefused saying what is no such state.
+
+    It takes a list of task rows, what ``refold show --json`` prints, and documents: an object with any of ``tasks``,
+    ``contexts``, ``graphs`` and ``swarm``, records by id, or in a list when they hold their ids themselves. A kind that
+    is left out is left out of the document too. Records are not validated; they are for comparing.
+    """
+    if type(value) is list:
+        value = {"tasks": value}
+    if type(value) is not dict or not value.keys() & _KINDS.keys() or value.keys() - _KINDS.keys() - _BESIDE:
+        raise _no_state("", f"expected a list of task rows, or an object with any of: {', '.join(_KINDS)}")
+    return {kind: read(value[kind]) for kind, read in _KINDS.items() if kind in value}
+
+
+def _by_id(kind: str, key: str | None) -> Callable[[Any], dict[str, Any]]:
+    def read(records: Any) -> dict[str, Any]:
+        if type(records) is dict:
+            return records
+        if type(records) is not list or key is None:
+            raise _no_state(kind, "expected an object of records by id" + (", or a list of records" if key else ""))
+        made: dict[str, Any] = {}
+        for index, record in enumerate(records):
+            name = record.get(key) if isinstance(record, Mapping) else None
+            if type(name) is not str or name in made:
+                raise _no_state(f"{kind}[{index}]", f"expected an object with a {key} of its own")
+            made[name] = record
+        return made
+
+    return read
+
+
+def _swarm(record: Any) -> dict[str, Any]:
+    if record is None or record == {}:
+        return {}
+    if type(record) is not dict:
+        raise _no_state("swarm", "expected the record of a swarm, or null")
+    return record if list(record) == ["swarm"] else {"swarm": record}
+
+
+_KINDS: Final[Mapping[str, Callable[[Any], dict[str, Any]]]] = {
+    "tasks": _by_id("tasks", "task_id"),
+    "contexts": _by_id("contexts", None),
+    "graphs": _by_id("graphs", "id"),
+    "swarm": _swarm,
+}
+_BESIDE: Final = {"run", "position", "digest", "lifecycles", "records"}
+"""Keys beside them that ``refold show --json`` prints."""
+
+
+def _no_state(path: str, problem: str) -> ImportRefused:
+    where = f"{path}: " if path else ""
+    return ImportRefused(
+        f"this is no state to compare with: {where}{problem}",
+        [{"path": path, "problem": problem}],
+        hint="'refold show RUN --tasks --contexts --graphs --swarm --json' writes one",
+    )

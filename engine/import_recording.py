@@ -27,6 +27,10 @@ class ImportedStep:
     position: int
     notes: tuple[str, ...] = ()
 
+    def to_json(self) -> dict[str, Any]:
+        """Return the step for ``--json``."""
+        return {"step": self.step, "position": self.position, "notes": list(self.notes)}
+
 
 @dataclass(frozen=True, slots=True)
 class RecordingImported:
@@ -43,7 +47,7 @@ class RecordingImported:
             "run": self.run,
             "events": self.events,
             "position": self.position,
-            "steps": [{"step": step.step, "position": step.position} for step in self.steps],
+            "steps": [step.to_json() for step in self.steps],
         }
 
 

@@ -24,10 +24,16 @@ COMMANDS: Final = (
     "runs",
     "show",
     "history",
+    "why",
+    "diff",
+    "fork",
+    "delete",
     "restore",
     "checkpoint",
     "digest",
     "verify",
+    "explain",
+    "completion",
     "bench",
 )
 """In the order of the help. The command NAME is ``engine.app.commands.NAME.command``, with ``import_`` for import."""

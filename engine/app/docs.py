@@ -1,5 +1,6 @@
-"""Writes ``engine/FORMAT.md`` from the code: what is on disk, byte by byte, for readers in other languages. It must
-never say anything that the code does not; run it with ``make docs``, a test compares the two."""
+"""Writes ``engine/FORMAT.md`` from the code: what is on disk, byte by byte, for readers in other languages; and
+``engine/ERRORS.md`` from the pages of ``refold explain``. It must never say anything that the code does not; run it
+with ``make docs``, a test compares the two."""
 
 from __future__ import annotations
 
@@ -16,6 +17,7 @@ from types import ModuleType
 from typing import Final
 
 from engine import archive
+from engine.app import explain
 from engine.core import envelope, limits
 from engine.core.catalog import EventType
 from engine.core.decider import COMMAND_NOTED, STATE_FORMAT, Projection
@@ -26,14 +28,16 @@ from engine.store import checkpoints, sqlite
 from engine.store.checkpoints import CHECKPOINT_TOPIC
 from projections.model import MODEL
 
-__all__ = ["PAGE", "main", "render"]
+__all__ = ["ERRORS", "PAGE", "main", "render"]
 
 PAGE: Final = Path(__file__).resolve().parents[1] / "FORMAT.md"
+ERRORS: Final = PAGE.with_name("ERRORS.md")
 
 
 def main() -> None:
-    """Write the page."""
+    """Write the pages."""
     PAGE.write_text(render(), encoding="utf-8")
+    ERRORS.write_text(explain.render(), encoding="utf-8")
 
 
 def render() -> str:

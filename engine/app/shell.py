@@ -19,11 +19,16 @@ if TYPE_CHECKING:
 
 __all__ = [
     "POSITION",
+    "WRONG_USAGE",
     "Failed",
     "command_options",
+    "is_terminal",
+    "known_runs",
     "named_store",
+    "note",
     "opened_store",
-    "position_option",
+    "run_argument",
+    "stdout_is_terminal",
     "store_option",
     "store_url",
 ]
@@ -100,6 +105,7 @@ class Failed(Exception):
                 click.echo(f"  - {printable(json.dumps(violation, ensure_ascii=False))}", err=True)
             if self.shape["hint"]:
                 click.echo(f"hint: {printable(self.shape['hint'])}", err=True)
+            click.echo(f"more: refold explain {self.shape['code']}", err=True)
         return self.exit_code
 
 
@@ -130,11 +136,21 @@ POSITION: Final = click.IntRange(0, 2**63 - 1)
 """What a position may be on the command line; whether it exists, the run knows."""
 
 
-def position_option(function: F) -> F:
-    """Add ``--at N``, the position to look at (as ``at``)."""
-    return click.option("--at", type=POSITION, metavar="N", help="As of event N (0: before the first). Default: now.")(
-        function
-    )
+def known_runs(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
+    """Return the runs whose names begin so, for a shell that completes them; none when the store cannot tell."""
+    from engine.open_store import open_store
+
+    url = ctx.find_root().meta.get(_STORE) or os.environ.get(STORE_VARIABLE) or STORE_DEFAULT
+    try:
+        with open_store(url, create=False, read_only=True) as store:
+            return [run.run for run in store.runs() if run.run.startswith(incomplete) and run.run.isprintable()]
+    except (EngineError, OSError):
+        return []
+
+
+def run_argument(function: F) -> F:
+    """Add the argument RUN (as ``run``), which shells complete from the store."""
+    return click.argument("run", shell_complete=known_runs)(function)
 
 
 def named_store() -> str | None:

@@ -25,14 +25,21 @@ ROW = [
 
 
 def test_runs_lists_every_run_with_its_position_and_link(cli: Cli, nightly: Path) -> None:
-    """``runs --json`` is a list of run, position, link and checkpoints, in order of id."""
+    """``runs --json`` is a list of run, position, link, checkpoints and origin, in order of id."""
     with open_store(nightly) as store:
         store.run("another").tasks.open_root("root")
         link = store.run("nightly").link()
     answer = cli("runs", "--json")
     assert answer.code == 0
     assert [run["run"] for run in answer.json] == ["another", "nightly"]
-    assert answer.json[1] == {"run": "nightly", "position": 13, "link": link, "checkpoints": [6]}
+    assert answer.json[1] == {
+        "run": "nightly",
+        "position": 13,
+        "link": link,
+        "checkpoints": [6],
+        "origin": None,
+        "origin_position": None,
+    }
     shown = cli("runs")
     assert shown.code == 0 and link in shown.out and "nightly" in shown.out
 

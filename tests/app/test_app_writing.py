@@ -82,7 +82,7 @@ def _changed(line: str, **values: Any) -> str:
         (lambda lines: [*lines, lines[-1]], "lines after the last event"),
         (lambda lines: ["hello"], "neither an export of refold nor a recording"),
         (lambda lines: ["[1, 2]"], "neither an export of refold nor a recording"),
-        (lambda lines: ['{"a": 1}'], "not a kernel recording"),
+        (lambda lines: ['{"a": 1}'], "of no known format"),
         (lambda lines: ['{"decoded_inputs": NaN, "planned_steps": []}'], "NaN is not JSON"),
         (lambda lines: ['{"decoded_inputs": [], "planned_steps": [], "planned_steps": []}'], "stands twice"),
         (lambda lines: ["{" * 100_000], "not one JSON value"),

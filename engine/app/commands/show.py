@@ -6,119 +6,169 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from engine.app.output import print_json, print_table, print_tasks, printable, progress_bar
-from engine.app.shell import command_options, opened_store, position_option
+from engine.app.output import print_json, print_tasks, printable, progress_bar
+from engine.app.shell import command_options, note, opened_store, run_argument
+from engine.app.times import moment_options, position_in
 
 if TYPE_CHECKING:
     from engine.runs import RunView
 
 
 @click.command("show")
-@click.argument("run")
-@click.option("--tasks", "part", flag_value="tasks", help="The task table alone: its rows, in order of creation.")
-@click.option("--contexts", "part", flag_value="contexts", help="The conversations: their records by id.")
-@click.option("--graphs", "part", flag_value="graphs", help="The task graphs: their records by id.")
-@click.option("--swarm", "part", flag_value="swarm", help="The swarm: its record, or null before it is started.")
-@click.option("--id", "one", metavar="ID", help="With --tasks, --contexts or --graphs: only this one.")
-@position_option
+@run_argument
+@click.option("--tasks", is_flag=True, help="The task table: its rows, in order of creation.")
+@click.option("--contexts", is_flag=True, help="The conversations.")
+@click.option("--graphs", is_flag=True, help="The task graphs.")
+@click.option("--swarm", is_flag=True, help="The swarm.")
+@click.option("--id", "one", metavar="X", help="One alone: a task, a conversation, a graph, a worker.")
+@moment_options
 @command_options
-def command(run: str, part: str | None, one: str | None, at: int | None, as_json: bool) -> None:
-    """Show a run's state, now or as of any event of its past.
+def command(
+    run: str,
+    tasks: bool,
+    contexts: bool,
+    graphs: bool,
+    swarm: bool,
+    one: str | None,
+    at: int | None,
+    at_time: int | None,
+    as_json: bool,
+) -> None:
+    """Show a run's state, now or as of any event or time of its past.
 
-    With --json records come in the encodings of the runtimes that they are from.
+    With --json, records are in the encodings of the runtimes that they come from: tasks a list of rows; conversations
+    and graphs an object of records by id; the swarm its record, or null before there is one. What 'refold import'
+    took in goes out equal.
 
     \b
     Examples:
       refold show nightly
       refold show nightly --tasks --at 42
+      refold show nightly --tasks --at-time 2026-05-01T12:00
       refold show nightly --contexts --id chat --json
     """
-    if one is not None and part not in ("tasks", "contexts", "graphs"):
-        raise click.UsageError("--id goes with --tasks, --contexts or --graphs")
+    named = {"tasks": tasks, "contexts": contexts, "graphs": graphs, "swarm": swarm}
+    kinds = [kind for kind, wanted in named.items() if wanted]
+    if one is not None and len(kinds) != 1:
+        raise click.UsageError("--id goes with exactly one of --tasks, --contexts, --graphs and --swarm")
     with opened_store() as store, progress_bar(f"folding {run}") as progress:
-        view = store.view(run, at=at, progress=progress)
-        if part is None:
-            _show_all(view, as_json)
-            return
-        found = _records(view, part, one)
+        view = store.view(run, at=position_in(store, run, at, at_time), progress=progress)
         if as_json:
-            print_json({"run": run, "position": view.position, part: found})
-        elif part == "tasks":
-            print_tasks(view.tasks.rows() if one is None else [view.tasks.get(one)])
-        else:
-            _PRINTERS[part](view, found)
+            head = {"run": run, "position": view.position} if kinds else _overview(view)
+            print_json(head | {kind: _RECORDS[kind](view, one) for kind in kinds or ["tasks"]})
+            return
+        if not kinds:
+            _print_all(view)
+        for place, kind in enumerate(kinds):
+            if place:
+                click.echo()
+            _TABLES[kind](view, one)
 
 
-def _records(view: RunView, part: str, one: str | None) -> Any:
-    """Return the records of one projection as JSON. Raises NotFound for an unknown id."""
-    if part == "tasks":
-        return view.tasks.rows().to_json() if one is None else [view.tasks.get(one).to_json()]
-    if part == "contexts":
-        ids = view.contexts.ids() if one is None else [one]
-        return {context: view.contexts.to_record(context) for context in ids}
-    if part == "graphs":
-        return {graph: view.graphs.get(graph).to_json() for graph in (view.graphs.ids() if one is None else [one])}
-    return view.swarm.context().to_record() if view.swarm.started() else None
+# -- for programs -----------------------------------------------------------------------------------------------------
 
 
-def _show_all(view: RunView, as_json: bool) -> None:
-    counts = view.tasks.counts()
-    if as_json:
-        tables = view.ask(lambda state: {name: len(table.rows) for name, table in sorted(state.tables.items())})
-        print_json(
-            {
-                "run": view.id,
-                "position": view.position,
-                "digest": view.digest(),
-                "lifecycles": dict(counts),
-                "records": tables,
-                "tasks": view.tasks.rows().to_json(),
-            }
-        )
-        return
+def _task_rows(view: RunView, one: str | None) -> Any:
+    return view.tasks.rows().to_json() if one is None else [view.tasks.get(one).to_json()]
+
+
+def _context_records(view: RunView, one: str | None) -> Any:
+    return {context: view.contexts.to_record(context) for context in _ids(view.contexts.ids(), one)}
+
+
+def _graph_records(view: RunView, one: str | None) -> Any:
+    return {graph: view.graphs.get(graph).to_json() for graph in _ids(view.graphs.ids(), one)}
+
+
+def _swarm_record(view: RunView, one: str | None) -> Any:
+    if one is None:
+        return view.swarm.context().to_record() if view.swarm.started() else None
+    return _worker(view, one).to_record()
+
+
+_RECORDS = {"tasks": _task_rows, "contexts": _context_records, "graphs": _graph_records, "swarm": _swarm_record}
+
+
+def _ids(known: Any, one: str | None) -> Any:
+    return known if one is None else (one,)
+
+
+def _worker(view: RunView, one: str) -> Any:
+    """Return the swarm of one worker alone. Raises NotFound."""
+    from engine.core.errors import NotFound
+
+    number = int(one) if one.isascii() and one.isdigit() and len(one) <= 20 else -1
+    context = view.swarm.context()
+    if number not in context.workers:
+        raise NotFound(f"the swarm of run {view.id!r} has no worker {one!r:.40}", hint="without --id all are shown")
+    return context.filter_for_workers([number])
+
+
+# -- for people -------------------------------------------------------------------------------------------------------
+
+
+def _print_tasks(view: RunView, one: str | None) -> None:
+    print_tasks(view.tasks.rows() if one is None else [view.tasks.get(one)])
+
+
+def _print_contexts(view: RunView, one: str | None) -> None:
+    from engine.app.tables import print_context, print_contexts
+
+    if one is not None:
+        print_context(one, view.contexts.get(one))
+    elif ids := view.contexts.ids():
+        print_contexts({context: view.contexts.get(context) for context in ids})
+    else:
+        note("there are no conversations at this position")
+
+
+def _print_graphs(view: RunView, one: str | None) -> None:
+    from engine.app.tables import print_graph, print_graphs
+
+    if one is not None:
+        print_graph(view.graphs.get(one))
+    elif ids := view.graphs.ids():
+        print_graphs([view.graphs.get(graph) for graph in ids])
+    else:
+        note("there are no task graphs at this position")
+
+
+def _print_swarm(view: RunView, one: str | None) -> None:
+    from engine.app.tables import print_swarm
+
+    if one is not None:
+        print_swarm(_worker(view, one))
+    elif view.swarm.started():
+        print_swarm(view.swarm.context())
+    else:
+        note("there is no swarm at this position")
+
+
+_TABLES = {"tasks": _print_tasks, "contexts": _print_contexts, "graphs": _print_graphs, "swarm": _print_swarm}
+
+
+def _overview(view: RunView) -> dict[str, object]:
+    return {
+        "run": view.id,
+        "position": view.position,
+        "digest": view.digest(),
+        "lifecycles": dict(view.tasks.counts()),
+        "records": view.ask(lambda state: {name: len(table.rows) for name, table in sorted(state.tables.items())}),
+    }
+
+
+def _print_all(view: RunView) -> None:
+    """Print a run's line, and a table of everything that it holds."""
+    shown = _overview(view)
     click.echo(f"run {printable(view.id)}, position {view.position}")
-    click.echo(f"digest {view.digest()}")
-    click.echo(f"tasks: {', '.join(f'{count} {name}' for name, count in counts.items() if count) or 'none'}")
-    if view.tasks.root() is not None:
+    click.echo(f"digest {shown['digest']}")
+    counts = [f"{count} {lifecycle}" for lifecycle, count in view.tasks.counts().items() if count]
+    click.echo(f"tasks: {', '.join(counts) or 'none'}")
+    if counts:
         click.echo()
-        print_tasks(view.tasks.rows())
-    for title, part in (("conversations", "contexts"), ("task graphs", "graphs"), ("swarm", "swarm")):
-        found = _records(view, part, None)
-        if found:
+        _print_tasks(view, None)
+    there = {"contexts": view.contexts.ids(), "graphs": view.graphs.ids(), "swarm": view.swarm.started()}
+    for kind, title in (("contexts", "conversations"), ("graphs", "task graphs"), ("swarm", "swarm")):
+        if there[kind]:
             click.echo(f"\n{title}:\n")
-            _PRINTERS[part](view, found)
-
-
-def _print_contexts(view: RunView, found: Any) -> None:
-    columns = ("context", "kind", "version", "messages", "tokens", "window", "turns", "task")
-    rows = []
-    for context in found:
-        state = view.contexts.get(context)
-        numbers = (state.version, len(state.messages), state.est_tokens, state.model_window, state.turns)
-        rows.append((context, state.kind, *numbers, state.task))
-    print_table(columns, rows, right=columns[2:7])
-
-
-def _print_graphs(view: RunView, found: Any) -> None:
-    rows = []
-    for graph in found:
-        counts = view.graphs.counts(graph)
-        nodes = ", ".join(f"{count} {status}" for status, count in counts.items() if count)
-        known = view.graphs.get(graph)
-        rows.append((graph, known.status, nodes, known.goal))
-    print_table(("graph", "status", "nodes", "goal"), rows)
-
-
-def _print_swarm(view: RunView, found: Any) -> None:
-    if not found:
-        return
-    rows = []
-    for worker_id in view.swarm.worker_ids():
-        worker = view.swarm.worker(worker_id)
-        assert worker is not None
-        rows.append((worker_id, worker.phase, worker.history_len, worker.consecutive_failures, worker.last_action))
-    columns = ("worker", "phase", "actions", "failures in a row", "last action")
-    print_table(columns, rows, right=("worker", "actions", "failures in a row"))
-
-
-_PRINTERS = {"contexts": _print_contexts, "graphs": _print_graphs, "swarm": _print_swarm}
+            _TABLES[kind](view, None)
