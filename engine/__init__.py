@@ -8,7 +8,9 @@ the shell that imports them.
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -99,3 +101,15 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'engine' has no attribute {name!r}")
     value = globals()[name] = getattr(import_module(module), name)
     return value
+
+
+class _Package(ModuleType):
+    """Keeps ``engine.open_store`` the function: importing the module of that name would put the module in its
+    place."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name not in _MODULE_OF or not isinstance(value, ModuleType):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package

@@ -5,10 +5,13 @@ from __future__ import annotations
 import os
 import re
 import subprocess
+import sys
 import tomllib
 from importlib import import_module
 from importlib.resources import files
 from pathlib import Path
+
+import pytest
 
 from engine.app import docs
 from engine.app.recordings import recorded_runs
@@ -42,6 +45,17 @@ def test_every_folder_with_code_is_a_package() -> None:
     for package in ("engine", "projections"):
         for path in (ROOT / package).rglob("*.py"):
             assert (path.parent / "__init__.py").exists(), path
+
+
+@pytest.mark.parametrize("first", ["engine.open_store", "engine.testing", "engine.runs", "projections.model", "engine"])
+def test_public_names_are_what_they_are_whatever_was_imported_first(first: str) -> None:
+    """``from engine import open_store`` gives the function also after the module of that name was loaded."""
+    code = (
+        f"import {first}, engine; from engine import open_store; print(callable(open_store), "
+        "all(not isinstance(getattr(engine, name), type(engine)) for name in engine.__all__))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, capture_output=True, text=True)
+    assert done.stdout.split() == ["True", "True"]
 
 
 def test_the_recordings_of_the_demonstration_are_package_data() -> None:
