@@ -37,6 +37,15 @@ class SqliteCommits(SQLiteApplicationRecorder):
         self.insert_events_statement = (
             f"INSERT INTO {self.events_table_name} (originator_id, originator_version, topic, state) VALUES (?,?,?,?)"
         )
+        # A run whose head record is gone is still a run: found by its commits, from one run's to the next in the index.
+        self._all_heads = (
+            "WITH RECURSIVE named(id) AS "
+            f"(SELECT min(originator_id) FROM {self.events_table_name} UNION ALL "
+            f"SELECT (SELECT min(originator_id) FROM {self.events_table_name} WHERE originator_id>named.id) "
+            "FROM named WHERE named.id IS NOT NULL) "
+            f"SELECT {_HEAD} FROM run_heads UNION ALL SELECT id, 0, x'', NULL, NULL, NULL, 0 FROM named "
+            "WHERE id<>'' AND NOT EXISTS (SELECT 1 FROM run_heads WHERE run_id=id) ORDER BY 1"
+        )
         self._select = f"SELECT originator_version, topic, state FROM {self.events_table_name} WHERE originator_id=? "
 
     def construct_create_table_statements(self) -> list[str]:
@@ -137,7 +146,7 @@ class SqliteCommits(SQLiteApplicationRecorder):
 
     def heads(self) -> Sequence[Head]:
         with self.datastore.transaction(commit=False) as c:
-            c.execute(f"SELECT {_HEAD} FROM run_heads ORDER BY run_id")
+            c.execute(self._all_heads)
             return [_head(row) for row in c.fetchall()]
 
 
@@ -152,11 +161,25 @@ def _as_written(first: Any, topic: Any, stored: Any) -> tuple[int, str, bytes]:
 
 
 def _head(row: Sequence[Any]) -> Head:
+    """Return a head in the types we write. A value of another type is damage, and so is what becomes of it here: no
+    run is called so, no position is there, and no link fits it."""
     run_id, position, link, origin_run, origin_position, origin_link, hidden = row
-    position = position if type(position) is int else 0
-    link = link if type(link) is bytes else b""  # damage: no link fits it
-    origin = None if origin_run is None else Origin(origin_run, origin_position, origin_link)
-    return Head(run_id, position, link, origin, bool(hidden))
+    origin = None
+    if (origin_run, origin_position, origin_link) != (None, None, None):
+        origin = Origin(_name(origin_run), _position(origin_position, -1), _link(origin_link))
+    return Head(_name(run_id), _position(position, 0), _link(link), origin, hidden == 1)
+
+
+def _name(stored: Any) -> str:
+    return stored if type(stored) is str else repr(stored)
+
+
+def _position(stored: Any, damaged: int) -> int:
+    return stored if type(stored) is int else damaged
+
+
+def _link(stored: Any) -> bytes:
+    return stored if type(stored) is bytes else b""
 
 
 class SqliteCheckpoints(SQLiteAggregateRecorder):

@@ -10,6 +10,7 @@ from engine.app.output import print_json, print_table, printable, progress_bar
 from engine.app.shell import command_options, note, opened_store
 
 if TYPE_CHECKING:
+    from engine.open_store import Store
     from engine.verify import Verdict
 
 
@@ -29,6 +30,8 @@ def command(run: str | None, every: bool, as_json: bool) -> int:
       refold verify nightly
       refold verify --all --json
     """
+    from engine.core.errors import InvalidValue, NotFound
+
     if (run is None) == (not every):
         raise click.UsageError("name one run, or give --all")
     with opened_store() as store:
@@ -36,7 +39,12 @@ def command(run: str | None, every: bool, as_json: bool) -> int:
         verdicts = []
         for name in names:
             with progress_bar(f"verifying {name}") as progress:
-                verdicts.append(store.verify(name, progress=progress))
+                try:
+                    verdicts.append(store.verify(name, progress=progress))
+                except (NotFound, InvalidValue):
+                    if run is not None:
+                        raise
+                    verdicts += _listed_only(store, name)
     if as_json:
         shapes = [verdict.to_json() for verdict in verdicts]
         print_json(shapes if every else shapes[0])
@@ -46,6 +54,18 @@ def command(run: str | None, every: bool, as_json: bool) -> int:
         if not verdicts:
             note("the store holds no runs")
     return 0 if all(verdict.ok for verdict in verdicts) else 1
+
+
+def _listed_only(store: Store, name: str) -> list[Verdict]:
+    """Return the verdict on a run that the list names and nobody finds: its head record was damaged. None when it was
+    deleted meanwhile."""
+    from engine.verify import Fault, Verdict
+
+    if name not in {summary.run for summary in store.runs()}:
+        return []
+    hint = "the name in a head record was changed; the run it belonged to is listed without one"
+    fault = Fault(0, "missing_head", "a head record under the name of a run", f"one under {name!r:.60}", hint)
+    return [Verdict(name, 0, 0, 0, (fault,))]
 
 
 def _print(verdict: Verdict) -> None:
