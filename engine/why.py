@@ -1,12 +1,12 @@
-"""Why: the chain of events that led to the present state of one subject, in words a person reads. Reads only; the
-state answers what is,
-the journal answers since when, by whom and because of what.
+"""Why: the chain of events that led to the present state of one subject, in words a person reads. The state says what
+is, the journal since when, by whom and because of what. It must never write, nor say what neither of them says.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 from engine.core.decider import Model
@@ -112,8 +112,8 @@ def _task_in_words(state: Queried, task_id: str, lives: dict[str, list[Event]], 
                 waits.append(child)
         return f"suspended{since}, waiting on {', '.join(waits)}"
     if row.lifecycle == "suspended":
-        name = None if last is None else last.data.get("name")
-        return f"suspended{since}{by}, waiting for {row.wait}" + (f" {name!r}" if name else "")
+        what = f"for {row.wait}" if last is None else _waiting({**last.data, "wait": row.wait})
+        return f"suspended{since}{by}, waiting {what}"
     return f"{words}{since}{by}{_attempts(state, task_id, events)}{_because(last, task_id)}"
 
 
@@ -138,7 +138,11 @@ def _attempts(state: Queried, task_id: str, events: Iterable[Event]) -> str:
     if number <= 1:
         return ""
     relaunched = [event for event in events if event.type.startswith("task.relaunched")]
-    after = f" after the {relaunched[-1].data['mode']} at #{relaunched[-1].seq}" if relaunched else ""
+    after = (
+        f" after the {relaunched[-1].data['mode']} of attempt {number - 1} at #{relaunched[-1].seq}"
+        if relaunched
+        else ""
+    )
     return f", attempt {number}{after}"
 
 
@@ -182,7 +186,16 @@ def _task_event_in_words(event: Event, task_id: str) -> str:
 def _waiting(data: dict[str, Any]) -> str:
     if data.get("waiting_on"):
         return "on " + ", ".join(data["waiting_on"])
-    return f"for {data.get('wait')}" + (f" {data['name']!r}" if data.get("name") else "")
+    due = "" if data.get("due_ms") is None else f" until {_time(data['due_ms'])}"
+    return f"for {data.get('wait')}" + (f" {data['awaited']!r}" if data.get("awaited") else "") + due
+
+
+def _time(at_ms: int) -> str:
+    """Return a time as people read it, in UTC; a number that no calendar holds as the number."""
+    try:
+        return f"{datetime.fromtimestamp(at_ms / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC"
+    except (OverflowError, ValueError, OSError):
+        return f"{at_ms} ms"
 
 
 def _reason(reason: Any) -> str:

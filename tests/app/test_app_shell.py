@@ -67,28 +67,6 @@ def test_every_command_teaches_with_an_example_and_takes_store_and_json(cli: Cli
     assert "--json" in answer.out and "--store URL" in answer.out
 
 
-def test_every_example_in_the_help_is_a_command_line_that_parses(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The examples use commands, options and arguments that exist."""
-    monkeypatch.chdir(tmp_path)
-    for name in ("nightly.jsonl", "recording.json", "chat.json", "plan.json", "state.json"):  # the files that are read
-        Path(name).touch()
-    seen = 0
-    for name in COMMANDS:
-        command = refold.get_command(click.Context(refold), name)
-        assert command is not None
-        for line in (command.help or "").splitlines():
-            words = line.split()
-            if not words or words[0] != "refold":
-                continue
-            words = words[3:] if words[1] == "--store" else words[1:]
-            assert words[0] == name
-            command.make_context(name, words[1:]).close()
-            seen += 1
-    assert seen >= len(COMMANDS)
-
-
 def test_version_is_one_line(cli: Cli) -> None:
     """``--version`` names the program and its version."""
     answer = cli("--version")

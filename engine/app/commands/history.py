@@ -79,7 +79,7 @@ def command(
     Examples:
       refold history nightly --task fetch --changes
       refold history nightly --type task.finished --after 1000 --json
-      refold history nightly --since 2026-05-01T12:00 --before 2026-05-01T13:00+02:00
+      refold history nightly --since 2026-05-01T12:00 --before 2026-05-01T15:00+02:00
       refold history nightly --task fetch --newest-first --limit 1
     """
     with opened_store() as store:
