@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import threading
+from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,25 +19,52 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from eventsourcing.persistence import ConnectionPoolClosedError
-from eventsourcing.sqlite import SQLiteConnection, SQLiteConnectionPool, SQLiteCursor, SQLiteDatastore
+from eventsourcing.sqlite import SQLiteCursor, SQLiteDatastore
 
 from engine.core.errors import BackendUnavailable, ReadOnly
 
 __all__ = ["BUSY_TIMEOUT_S", "Datastore"]
 
 BUSY_TIMEOUT_S: Final = 30.0
+_IDLE_MAX: Final = 8
 
 
-class Pool(SQLiteConnectionPool):
-    """Connections with our settings; the parent opens with SQLite's defaults."""
+class Pool:
+    """Idle connections for readers, made when there is none. Taking and giving are one step each that nothing can
+    interrupt, so that an interrupt may lose a connection, which then closes itself, but never leaves a lock behind."""
 
     def __init__(self, path: Path, *, read_only: bool) -> None:
         self._path = path
         self._read_only = read_only
-        super().__init__(db_name=str(path), pool_size=8, max_overflow=64, pool_timeout=BUSY_TIMEOUT_S)
+        self._idle: deque[sqlite3.Connection] = deque()
+        self.closed = False
 
-    def _create_connection(self) -> SQLiteConnection:
-        return SQLiteConnection(sqlite_conn=self.connect(), max_age=self.max_age)
+    def take(self) -> sqlite3.Connection:
+        """Return a connection that nobody else has. Raises ConnectionPoolClosedError."""
+        if self.closed:
+            raise ConnectionPoolClosedError
+        try:
+            return self._idle.pop()
+        except IndexError:
+            return self.connect()
+
+    def give(self, connection: sqlite3.Connection) -> None:
+        """Keep a connection for the next reader, or close it."""
+        if self.closed or len(self._idle) >= _IDLE_MAX:
+            connection.close()
+            return
+        self._idle.append(connection)
+        if self.closed:  # meanwhile, by another thread
+            self.close()
+
+    def close(self) -> None:
+        """Close the idle connections; those in use follow when they are given back."""
+        self.closed = True
+        while self._idle:
+            try:
+                self._idle.pop().close()
+            except IndexError:  # another thread closes too
+                return
 
     def connect(self) -> sqlite3.Connection:
         """Return a new connection that is none of the pool's."""
@@ -56,7 +84,7 @@ class Pool(SQLiteConnectionPool):
             connection.execute("PRAGMA trusted_schema=OFF")
             if not self._read_only:
                 connection.execute("PRAGMA wal_autocheckpoint=1000")
-        except sqlite3.Error:
+        except BaseException:
             connection.close()
             raise
         return connection
@@ -77,10 +105,8 @@ class Datastore(SQLiteDatastore):
     """Pool for readers, and one writer connection that is kept: taking it out of a pool for every commit costs a tenth
     of the commit."""
 
-    pool: Pool
-
     def __init__(self, path: Path, *, read_only: bool) -> None:
-        self.pool = Pool(path, read_only=read_only)
+        self.pool: Pool = Pool(path, read_only=read_only)  # type: ignore[assignment]
         self._path = path
         self._read_only = read_only
         self.single_row_tracking = True
@@ -103,15 +129,15 @@ class Datastore(SQLiteDatastore):
                     raise
             return
         self._same_process()
-        connection = self.pool.get_connection(is_writer=False)
+        connection = self.pool.take()
         try:
             reading = connection.cursor()
             try:
-                yield reading
+                yield SQLiteCursor(reading)
             finally:
-                reading.sqlite_cursor.close()
+                reading.close()
         finally:
-            self.pool.put_connection(connection)
+            self.pool.give(connection)
 
     def write(self, statements: Sequence[tuple[str, Sequence[Any]]], *, changing: int | None = None) -> None:
         """Run statements as one durable transaction: ``transaction(commit=True)`` without what that costs per command.
@@ -137,8 +163,9 @@ class Datastore(SQLiteDatastore):
         if self.pool.closed:
             raise ConnectionPoolClosedError
         if self._writer is None:
-            self._writer = self.pool.connect()
-            self._cursor = self._writer.cursor()
+            writer = self.pool.connect()
+            self._cursor = writer.cursor()
+            self._writer = writer  # last: a writer has its cursor
         elif self._writer.in_transaction:  # an interrupt struck while one was being rolled back
             self._writer.rollback()
         self._cursor.execute("BEGIN IMMEDIATE")
