@@ -46,7 +46,7 @@ types: $(STAMP) ## mypy, strict
 imports: $(STAMP) ## import-linter: imports point one way
 	@$(BIN)/lint-imports
 
-docs: $(STAMP) ## write engine/FORMAT.md and engine/ERRORS.md anew from the code
+docs: $(STAMP) ## write FORMAT.md, ERRORS.md and SCHEMA.md in engine/ anew from the code
 	@$(BIN)/python -m engine.app.docs
 
 sweep: $(STAMP) ## the long sweeps, SWEEP_MINUTES of them (default 30)

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Unpack
+from typing import TYPE_CHECKING, Unpack
 
 from engine.archive import export_lines, import_lines
 from engine.checkpoint import CheckpointPolicy
@@ -21,6 +21,9 @@ from engine.runs import LiveRun, RunView
 from engine.store import Backend, Checkpoints, Journal, connect
 from engine.verify import Verdict, verify
 from projections.model import MODEL
+
+if TYPE_CHECKING:
+    from engine.readmodel import ReadModel
 
 __all__ = ["RunSummary", "Store", "open_store"]
 
@@ -158,6 +161,27 @@ class Store:
     def import_lines(self, lines: Iterable[str], *, run_id: str | None = None) -> tuple[str, int]:
         """Bring an exported run in; return (run id, position). See :mod:`engine.archive`."""
         return import_lines(self.journal, self.model, lines, run_id=run_id)
+
+    def readmodel(
+        self, path: str | Path | None = None, *, rebuild: bool = False, progress: Progress | None = None
+    ) -> ReadModel:
+        """Return the SQL read model, brought up to date: the runs as tables, see :mod:`engine.readmodel`.
+
+        It lies in a file beside the store (``refold.read.db`` beside ``refold.db``), or at ``path``; in memory when
+        that is ``memory:``, or the store is no file. ``rebuild`` makes every row anew. Raises NotAStore for a file of
+        something else, which is left alone, and BackendUnavailable.
+        """
+        from engine.readmodel import ReadModel, beside  # sqlite-utils is not needed by whoever only runs
+
+        file: Path | None = getattr(self._backend, "path", None)
+        place = (None if file is None else beside(file)) if path is None else None if path == "memory:" else Path(path)
+        opened = ReadModel(self.journal, self.checkpoints, self.model, place)
+        try:
+            (opened.rebuild if rebuild else opened.update)(progress)
+        except BaseException:
+            opened.close()
+            raise
+        return opened
 
     def close(self) -> None:
         """Release the database. Runs of this store raise BackendUnavailable from then on."""

@@ -28,6 +28,7 @@ COMMANDS: Final = (
     "diff",
     "fork",
     "delete",
+    "sql",
     "restore",
     "checkpoint",
     "digest",

@@ -1,6 +1,6 @@
 """Writes ``engine/FORMAT.md`` from the code: what is on disk, byte by byte, for readers in other languages; and
-``engine/ERRORS.md`` from the pages of ``refold explain``. It must never say anything that the code does not; run it
-with ``make docs``, a test compares the two."""
+``engine/ERRORS.md`` from the pages of ``refold explain`` and ``engine/SCHEMA.md`` from the shapes of the read model. It
+must never say anything that the code does not; run it with ``make docs``, a test compares the two."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ from engine.core.decider import COMMAND_NOTED, STATE_FORMAT, Projection
 from engine.core.envelope import COMMIT_TOPIC
 from engine.core.transition import Transition, mermaid
 from engine.open_store import open_store
+from engine.readmodel import page as schema
 from engine.store import checkpoints, sqlite
 from engine.store.checkpoints import CHECKPOINT_TOPIC
 from projections.model import MODEL
@@ -38,6 +39,7 @@ def main() -> None:
     """Write the pages."""
     PAGE.write_text(render(), encoding="utf-8")
     ERRORS.write_text(explain.render(), encoding="utf-8")
+    schema.PAGE.write_text(schema.render(), encoding="utf-8")
 
 
 def render() -> str:

@@ -10,7 +10,7 @@ counters) is derived:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from inspect import Parameter, signature
 from typing import Any, Generic, Literal, Protocol, Self, TypeAlias, TypeVar
 
@@ -113,6 +113,12 @@ class Table(Generic[R]):
         """Start noting what a commit in the making touches, with each record as it was."""
         assert self._undo is None
         self._undo = self._marks = {}
+
+    @property
+    def touched(self) -> Mapping[Key, list[Any] | None]:
+        """The records touched since :meth:`begin`, each dumped as it was then; None for one that was not there."""
+        assert self._undo is not None
+        return self._undo
 
     def keep(self) -> None:
         """The commit is durable: what it touched counts as changed since the last checkpoint."""
