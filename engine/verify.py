@@ -9,7 +9,7 @@ from typing import Any
 from engine.core.codec import NotCanonical, decode_canonical
 from engine.core.decider import Model, ModelState
 from engine.core.envelope import EVENTS, LINK_BYTES, Commit, body_of, genesis
-from engine.core.errors import CorruptJournal, EngineError, NotAStore, SchemaError
+from engine.core.errors import BackendUnavailable, CorruptJournal, EngineError, NotAStore, SchemaError
 from engine.divergence import off_the_fold
 from engine.restore import IMPOSSIBLE, restore
 from engine.store import Checkpoints, Head, Journal, RawCommit, Segment
@@ -263,6 +263,8 @@ def _check_checkpoint(
         return [Fault(position, "checkpoint_ahead", f"a journal that reaches {position}", found, hint)]
     try:
         restored = restore(journal, checkpoints, model, run_id, until=position, start=position)
+    except BackendUnavailable:  # nothing is known about the checkpoint
+        raise
     except EngineError as error:
         return [Fault(position, "bad_checkpoint", "a checkpoint that verifies", error.message, _CHECKPOINT)]
     fold = walk.digests.get(position)
