@@ -19,9 +19,21 @@ OURS = (f"{ROOT}/engine/", f"{ROOT}/projections/", f"{ROOT}/tests/toy.py")
 
 @cache
 def _after_calls(code: CodeType) -> frozenset[int]:
-    """Return the offsets of the instructions that follow a call."""
-    names = [(instruction.offset, instruction.opname) for instruction in dis.get_instructions(code)]
-    return frozenset(following for (_, name), (following, _) in itertools.pairwise(names) if name.startswith("CALL"))
+    """Return the offsets of the instructions that follow a call, as far as they have the call's own handler.
+
+    A signal strikes at the end of the call itself. An exception raised at the next instruction is the same thing only
+    where no ``with`` or ``try`` begins or ends between the two.
+    """
+    handlers = [(entry.start, entry.end, entry.target) for entry in dis._parse_exception_table(code)]  # type: ignore[attr-defined]
+
+    def handler(offset: int) -> int | None:
+        return next((target for start, end, target in handlers if start <= offset < end), None)
+
+    return frozenset(
+        after.offset
+        for call, after in itertools.pairwise(dis.get_instructions(code))
+        if call.opname.startswith("CALL") and handler(call.offset) == handler(after.offset)
+    )
 
 
 class Strike:
