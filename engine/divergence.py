@@ -9,7 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from io import BytesIO
 from typing import Any, Final
+
+from cbor2 import CBORDecoder
 
 from engine.core.catalog import Wire
 from engine.core.codec import NotCanonical, decode, decode_canonical, encode
@@ -24,6 +27,9 @@ __all__ = [
     "Difference",
     "Divergence",
     "difference",
+    "difference_of_bytes",
+    "difference_of_dumps",
+    "difference_of_forms",
     "divergence",
     "last_touch",
     "off_the_fold",
@@ -144,6 +150,34 @@ def _dump(table: Table[Any] | None, key: Key) -> Any:
     return ABSENT if row is None else row.dump()
 
 
+def difference_of_bytes(model: Model, left: bytes, right: bytes) -> Difference | None:
+    """Return where two states differ first, from their bytes alone: what another process sent. None when they are
+    equal."""
+    mine, theirs = _tables_in(left), _tables_in(right)
+    if mine[""] != theirs[""]:
+        return Difference("position", mine[""], theirs[""], "", None)
+    named = model.initial()
+    for name in sorted({*mine, *theirs} - {""}):
+        for table, key, one, other in _of_tables(name, mine.get(name, {}), theirs.get(name, {})):
+            if key is None:
+                return Difference(f"{table} (order)", one, other, table, None)
+            path, one, other = _in_dump(named, named, table, key, one, other)
+            return Difference(path, one, other, table, key)
+    return None
+
+
+def _tables_in(stored: bytes) -> dict[str, Any]:
+    """Return ``{table: {key: dump}}`` of a state's bytes, and its position under ""."""
+    stream = BytesIO(stored)
+    decoder = CBORDecoder(stream)
+    tables: dict[str, Any] = {"": decoder.decode()[2]}
+    while stream.tell() < len(stored):
+        name, count = decoder.decode()
+        entries = [decoder.decode() for _ in range(count)]
+        tables[name] = {tuple(key) if type(key) is list else key: dump for key, dump in entries}
+    return tables
+
+
 # -- the name of a field ----------------------------------------------------------------------------------------------
 
 
@@ -231,6 +265,18 @@ def _descend(path: str, left: Any, right: Any) -> tuple[str, Any, Any]:
             if not _alike(one, other):
                 return _descend(f"{path}[{index}]", one, other)
     return path, left, right
+
+
+def difference_of_forms(left: Any, right: Any) -> str:
+    """Return where two plain values differ first, in words."""
+    path, one, other = _descend("", left, right)
+    return f"{path.removeprefix('.')}: {_shown(one)} against {_shown(other)}"
+
+
+def difference_of_dumps(table: str, key: Key, state: ModelState, left: Any, right: Any) -> str:
+    """Return where two dumps of a record differ first, in words."""
+    path, one, other = _in_dump(state, state, table, key, left, right)
+    return f"{path}: {_shown(one)} against {_shown(other)}"
 
 
 def _step(key: Any) -> str:

@@ -1,0 +1,104 @@
+"""What a restore machine stands on: its model in simulated processes, the strategies for it, and the disk that outlives
+them. Worked out once a machine class."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+from weakref import WeakKeyDictionary
+
+from hypothesis.strategies import SearchStrategy
+
+from engine.core.decider import Model
+from engine.core.envelope import Group, seal_commit
+from engine.run import Clock
+from engine.store import Backend, connect
+from engine.testing.crashable import CrashableStore
+from engine.testing.failure import Home, home_of
+from engine.testing.memory import Memory, ProcessMemory
+from engine.testing.strategies import commands, facts
+
+__all__ = ["Bench", "Disk", "Process"]
+
+
+@dataclass(slots=True)
+class Process:
+    """A simulated process: its copy of the model, and what the model's functions remember there."""
+
+    model: Model
+    memory: ProcessMemory
+
+
+class Disk(CrashableStore):
+    """A crashable store whose file, or whose memory, outlives its processes."""
+
+    def __init__(self, kind: str, model: Model, clock: Clock) -> None:
+        self._folder = (
+            None if kind == "memory" else tempfile.TemporaryDirectory(prefix="refold-", ignore_cleanup_errors=True)
+        )
+        path = None if self._folder is None else Path(self._folder.name) / "refold.db"
+        shared = connect("memory:") if path is None else None
+        super().__init__(lambda: shared or _opened(path), model=model, clock=clock)
+
+    def restart(self, model: Model) -> None:
+        """End the process that lives, and open the store in one with its own copy of the model."""
+        self.model = model
+        self.reopen()
+
+    def append(self, run_id: str, first: int, groups: Sequence[Group], link: bytes) -> None:
+        """Write a commit as another version of the program would, past every handle."""
+        stored, after = seal_commit(link, groups)
+        count = sum(len(group[-1]) for group in groups)
+        self.beside(self.model).journal.append(run_id, first, count, stored, after)
+
+    def close(self) -> None:
+        super().close()
+        if self._folder is not None:
+            self._folder.cleanup()
+
+
+def _opened(path: Path | None) -> Backend:
+    assert path is not None
+    return connect(path)
+
+
+class Bench:
+    """What all runs of one machine class share."""
+
+    _known: ClassVar[WeakKeyDictionary[type, Bench]] = WeakKeyDictionary()
+
+    def __init__(self, kind: type[Any]) -> None:
+        given = kind.__dict__.get("model", None) or kind.model
+        assert given is not None, f"{kind.__name__} has no model: set it, or use restore_machine(model)"
+        self._given = given
+        self._kind: str = kind.backend
+        self.model = self._made()
+        self.home: Home | None = home_of(given)
+        self.name = (self.home[2] if self.home else getattr(given, "name", None) or kind.__name__).lower()
+        self._memory = Memory(self.model)
+        self.facts: SearchStrategy[Any] = kind.facts if kind.facts is not None else facts(self.model)
+        self.old_facts = facts(self.model, old=True) if self.model.catalog.upcasts else None
+        self.commands: SearchStrategy[Any] = kind.commands if kind.commands is not None else commands(self.model)
+
+    @classmethod
+    def of(cls, kind: type[Any]) -> Bench:
+        """Return the bench of a machine class, made when it is first asked for."""
+        if kind not in cls._known:
+            cls._known[kind] = cls(kind)
+        return cls._known[kind]
+
+    def _made(self) -> Model:
+        given = self._given
+        made = given() if callable(given) and not hasattr(given, "evolve") else given
+        return made if isinstance(made, Model) else Model((made,))
+
+    def process(self) -> Process:
+        """Return a process that has just started."""
+        return Process(self._made(), self._memory.process())
+
+    def disk(self, model: Model, clock: Callable[[], int]) -> Disk:
+        """Return an empty disk with a store on it."""
+        return Disk(self._kind, model, clock)

@@ -1,0 +1,72 @@
+"""What a failed example leaves behind: its journal as an archive that ``refold import`` opens, and how to open it. It
+must
+never make a failure fail: where the journal cannot be written, the failure says so and stands.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Final
+
+from engine.core.decider import Model
+
+__all__ = ["FOLDER_VARIABLE", "Home", "ReplayDiffers", "home_of", "how_to_open", "keep_journal"]
+
+FOLDER_VARIABLE: Final = "REFOLD_FAILURES"
+"""The environment variable that names the folder of kept journals; without it, one in the system's temporary folder."""
+
+
+class ReplayDiffers(AssertionError):
+    """A restore, a replay or a twin disagrees with the run. The message names the event and the field; ``journal`` is
+    the
+    path of the journal that shows it, where one was kept."""
+
+    journal: Path | None = None
+
+
+Home = tuple[str, str, str]
+"""Where a model lives: module name, its file, and the attribute that holds it."""
+
+
+def home_of(model: Any) -> Home | None:
+    """Return where a model (or projection) can be imported from, None when it is no module's attribute.
+
+    Never a script: importing it elsewhere would run it. A module that is no test comes first, the one that was imported
+    last among equals: that is the one that others have it from.
+    """
+    found: list[Home] = []
+    for name, module in list(sys.modules.items()):
+        file = getattr(module, "__file__", None)
+        if file is None or name == "__main__":
+            continue
+        found += [(name, file, attribute) for attribute, value in list(vars(module).items()) if value is model]
+    return max(reversed(found), key=lambda home: not home[0].rpartition(".")[2].startswith("test_"), default=None)
+
+
+def keep_journal(name: str, lines: Iterable[str]) -> Path | None:
+    """Write the journal of a failure and return its path; None when there is nothing to write or no place for it."""
+    text = "".join(line + "\n" for line in lines)
+    if not text:
+        return None
+    folder = Path(os.environ.get(FOLDER_VARIABLE) or Path(tempfile.gettempdir()) / "refold-failures")
+    path = folder / f"{name}.jsonl"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    except OSError:
+        return None
+    return path
+
+
+def how_to_open(path: Path, home: Home | None, model: Model) -> str:
+    """Return the line that says how to look at a kept journal."""
+    from projections.model import MODEL
+
+    if model is MODEL:
+        return f"journal: {path}; open it: refold import {path}"
+    where = "module:NAME of your model" if home is None else f"{home[0]}:{home[2]}"
+    return f"journal: {path}; open it: REFOLD_MODEL={where} refold import {path}"

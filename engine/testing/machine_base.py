@@ -1,0 +1,190 @@
+"""What the rules of the restore machine stand on: the run, its twin, their processes and the disk. It must never draw a
+value; the rules do."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import wraps
+from typing import Any, ClassVar, Final, TypeVar, cast
+
+from hypothesis.errors import HypothesisException
+from hypothesis.stateful import RuleBasedStateMachine
+
+from engine.core.errors import NotFound
+from engine.runs import LiveRun
+from engine.testing.bench import Bench, Process
+from engine.testing.checks import check_answers, check_elsewhere
+from engine.testing.failure import ReplayDiffers, how_to_open, keep_journal
+from engine.testing.purity import WatchedFold
+from engine.testing.twin import Answer, Asked, Twin, answer_of
+
+__all__ = ["Base", "kept"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+RUN_ID: Final = "run"
+
+
+def kept(function: F) -> F:
+    """Count a rule, and let one that fails leave the journal behind."""
+
+    @wraps(function)
+    def watched(self: Base, *arguments: Any, **named: Any) -> Any:
+        type(self).tally[function.__name__] += 1
+        try:
+            return function(self, *arguments, **named)
+        except HypothesisException:
+            raise
+        except Exception as error:
+            self.keep_journal(error)
+            raise
+
+    return cast(F, watched)
+
+
+class Base(RuleBasedStateMachine):
+    """One run and its twin."""
+
+    model: ClassVar[Any] = None
+    commands: ClassVar[Any] = None
+    facts: ClassVar[Any] = None
+    backend: ClassVar[str] = "memory"
+    elsewhere: ClassVar[bool] = True
+    tally: ClassVar[Counter[str]] = Counter()
+    """How often each rule ran, over all machines of this process: what a sweep reports."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.bench = Bench.of(type(self))
+        self.now = 1_000
+        self.failed = False
+        self.damaged = False
+        self.forks = 0
+        self.remembered: list[Asked] = []
+        """What was accepted under a command id, to be asked again."""
+        self.probes: list[Asked] = []
+        self.apart = self.bench.process()
+        """The process of the twin, which nothing happens to."""
+        with self.apart.memory.running():
+            self.twin = Twin(self.apart.model, RUN_ID)
+        self.watched = self.bench.process()
+        """The process of a fold that is watched for its manners."""
+        self.fold, self.folded = WatchedFold(self.watched.model), 0
+        self.checked_elsewhere = 0
+        self.here: Process = self.bench.process()
+        self.disk = self.bench.disk(self.here.model, lambda: self.now)
+        self.live: LiveRun = self.restored(RUN_ID, "best")
+
+    # -- asking -----------------------------------------------------------------------------------------------------
+
+    def asked(self, what: Any, actor: str | None = None, *, named: bool = False, facts: bool = False) -> Asked:
+        """Return a command (or facts) in an envelope of its own: a later time, and with ``named`` a new command id."""
+        self.now += 1
+        asked = Asked(what, facts, self.now, actor, f"id-{self.now}" if named else None)
+        if not facts:
+            self.probes = [*self.probes[-3:], replace(asked, command_id=None)]
+        return asked
+
+    @staticmethod
+    def submit(run: LiveRun, asked: Asked) -> Any:
+        """Give it to a run; return the outcome."""
+        entry: Callable[..., Any] = run.ingest if asked.facts else run.submit
+        return entry(asked.what, command_id=asked.command_id, actor=asked.actor, at_ms=asked.at_ms)
+
+    def ask_both(self, asked: Asked) -> None:
+        """Ask the run and the twin; they must answer alike."""
+        with self.here.memory.running():
+            mine = answer_of(lambda: self.submit(self.live, asked))
+        with self.apart.memory.running():
+            theirs = self.twin.ask(asked)
+        self.compare(asked, mine, theirs)
+        self.remember(asked)
+
+    def twin_asked(self, asked: Asked) -> Answer:
+        """Ask the twin alone."""
+        with self.apart.memory.running():
+            return self.twin.ask(asked)
+
+    def twin_batch(self, asked: Sequence[Asked]) -> list[Answer]:
+        """Ask the twin alone, several things in one commit."""
+        with self.apart.memory.running():
+            return self.twin.batch(asked)
+
+    @staticmethod
+    def compare(asked: Asked, mine: Answer, theirs: Answer) -> None:
+        """Check that the run answered as the twin did."""
+        check_answers(asked, mine, theirs, "the live run")
+
+    def remember(self, asked: Asked) -> None:
+        """Keep what was accepted under an id, to be repeated."""
+        if asked.command_id is not None and asked.command_id in self.twin.known:
+            self.remembered.append(asked)
+
+    def go_on_as(self, live: LiveRun, twin: Twin, apart: Process) -> None:
+        """Let the rest of the test happen to another run, its twin and the process of its twin."""
+        self.live, self.twin, self.apart = live, twin, apart
+        self.watched = self.bench.process()
+        self.fold, self.folded = WatchedFold(self.watched.model), 0
+
+    # -- checks ---------------------------------------------------------------------------------------------------
+
+    def check_manners(self) -> None:
+        """Fold what is new and check that the fold leaves it alone; see :mod:`engine.testing.purity`."""
+        with self.watched.memory.running():
+            for commit in self.twin.commits[self.folded :]:
+                for group in commit:
+                    self.fold.group(group)
+        self.folded = len(self.twin.commits)
+
+    def check_elsewhere(self, asked: Sequence[Asked]) -> None:
+        """Replay the run in another process, where the model can be had there."""
+        if self.bench.home is None or not self.elsewhere or not self.twin.position:
+            return
+        with self.apart.memory.branch().running():
+            expected = self.twin.would(asked)
+        check_elsewhere(self.bench.home, self.twin, asked, expected)
+        self.checked_elsewhere = self.twin.position
+
+    # -- restoring --------------------------------------------------------------------------------------------------
+
+    def checkpoints(self) -> Sequence[int]:
+        """Return the positions of the stored checkpoints, damaged ones too."""
+        return self.disk.beside(self.here.model).checkpoints.positions(self.live.id)
+
+    def route_of(self, route: str, which: int) -> Any:
+        """Return where to start a restore: the route, or the position of one of the checkpoints."""
+        positions = self.checkpoints() if route == "checkpoint" else ()
+        if route == "checkpoint":
+            return positions[which % len(positions)] if positions else "best"
+        return route
+
+    def restored(self, run_id: str, route: Any) -> LiveRun:
+        """Return the run as the process that lives now restores it."""
+        with self.here.memory.running():
+            return self.disk.store.run(run_id, start=route)
+
+    def restart_by(self, route: Any) -> None:
+        """End the process; restore in a new one."""
+        self.here = self.bench.process()
+        self.disk.restart(self.here.model)
+        try:
+            self.live = self.restored(self.live.id, route)
+        except NotFound:
+            if not self.damaged or route in ("best", "genesis"):
+                raise
+            self.live = self.restored(self.live.id, "best")
+
+    def keep_journal(self, error: Exception) -> None:
+        """Write the twin's journal and say on the error where it is."""
+        self.failed = True
+        try:
+            path = keep_journal(self.bench.name, self.twin.lines())
+        except Exception as trouble:  # the failure itself must be seen, whatever is wrong with its journal
+            error.add_note(f"the journal could not be kept: {trouble}")
+            return
+        if path is not None:
+            if isinstance(error, ReplayDiffers):
+                error.journal = path
+            error.add_note(how_to_open(path, self.bench.home, self.twin.model))
