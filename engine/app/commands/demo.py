@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
@@ -15,8 +16,10 @@ from engine.app.shell import WRONG_USAGE, Failed, command_options, named_store
 if TYPE_CHECKING:
     from engine.open_store import Store
     from engine.restore import StartAt
+    from projections.tasks import TaskControlState
 
 RUN: Final = "crash"
+FORK: Final = "what-if"
 ACKNOWLEDGED: Final = 400
 """How many acknowledgements the writer lives to give, at least."""
 MORE_STEPS: Final = 10
@@ -32,6 +35,7 @@ class _Report:
     imported: list[dict[str, Any]] = field(default_factory=list)
     killed: dict[str, Any] = field(default_factory=dict)
     restored: dict[str, Any] = field(default_factory=dict)
+    forked: dict[str, Any] = field(default_factory=dict)
     proofs: list[dict[str, Any]] = field(default_factory=list)
 
     def say(self, text: str = "") -> None:
@@ -54,36 +58,48 @@ class _Report:
             "imported": self.imported,
             "killed": self.killed,
             "restored": self.restored,
+            "forked": self.forked,
             "proofs": self.proofs,
         }
 
 
 @click.command("demo")
+@click.option("--tour", is_flag=True, help="Walk through restore, history, why, diff, fork and verify on its store.")
 @command_options
-def command(as_json: bool) -> int:
+def command(tour: bool, as_json: bool) -> int:
     """Kill a writer in mid-run, restore its run, and prove that nothing is missing or different.
 
     Imports the recorded runs of a real agent kernel into a new store in this folder, starts a writer in a process of
     its own, kills it with SIGKILL, restores, and compares: the imported tables with the recorded ones, the restored
-    run with a fold from nothing, the journal with every position that the writer had acknowledged. Exit code 1 when
-    anything differs.
+    run with a fold from nothing, the journal with every position that the writer had acknowledged. Then forks the run
+    where it was killed, and lets the fork end otherwise. Exit code 1 when anything differs.
+
+    With --tour it shows what can be asked of such a store, one command after the other with its real output; on a
+    terminal Enter goes on.
 
     The store is refold-demo.db, or refold-demo-2.db and so on when that is there; --store names another new file.
 
     \b
-    Example:
+    Examples:
       refold demo
+      refold demo --tour
     """
     path = _new_store(named_store())
-    report = _Report(str(path), aloud=not as_json)
-    report.say(f"The store is {printable(str(path))}.")
+    report = _Report(str(path), aloud=not as_json and not tour)
+    if not as_json:
+        click.echo(f"The store is {printable(str(path))}.")
     _import_recordings(path, report)
     _kill_a_writer(path, report)
     _restore(path, report)
+    if report.aloud:
+        _show(path, report)
+    _fork(path, report)
+    if tour:
+        return _tour(path, report, as_json)
     if as_json:
         print_json(report.to_json())
     else:
-        _show(path, report)
+        _point_on(path, report)
     return 0 if report.ok else 1
 
 
@@ -199,10 +215,50 @@ def _show(path: Path, report: _Report) -> None:
         rows = store.view(RUN, at=end).tasks.rows()
         report.say(f"\n4. The task table of '{RUN}' as of the crash\n")
         print_tasks(rows)
-        task = next(row.task_id for row in reversed(rows) if row.turns_used)
+        task = _worked(rows)
         report.say(f"\n5. The last events of the task '{task}' before the crash\n")
         newest = list(store.history(RUN, task=task, until=end, newest_first=True, limit=EVENTS_SHOWN))
         print_events(reversed(newest))
-    name = printable(str(path))
-    report.say(f"\nLook around: refold --store {name} history {RUN} --task {task}")
-    report.say(f"             refold --store {name} show wf_quota --tasks --at 20")
+
+
+def _worked(rows: Iterable[TaskControlState]) -> str:
+    """Return the youngest task that has worked."""
+    return next(row.task_id for row in reversed(tuple(rows)) if row.turns_used)
+
+
+def _fork(path: Path, report: _Report) -> None:
+    """Fork the killed run where it was killed, and call the fork off: what would have happened is a run of its own."""
+    from engine.open_store import open_store
+
+    end = report.restored["position"]
+    report.say(f"\n6. Forked: '{FORK}' leaves '{RUN}' at the crash, and is called off there\n")
+    with open_store(path, create=False) as store:
+        fork = store.fork(RUN, FORK, at=end)
+        own = fork.tasks.cancel("root", actor="person").count
+        report.forked = {"run": FORK, "origin": RUN, "origin_position": end, "events": own}
+        commits = [row.first for row in store.journal.raw(FORK)]
+        report.prove(f"it shares {end} events and stores one commit of its own, {own} events", commits, [end + 1])
+        faults = store.verify(FORK).to_json()["faults"]
+        report.prove("it verifies across the joint", faults, [])
+
+
+def _point_on(path: Path, report: _Report) -> None:
+    """Say what else there is to see."""
+    refold = f"refold --store {printable(str(path))}"
+    report.say(f"\nLook around: {refold} diff {RUN}@{report.restored['position']} {FORK}")
+    report.say(f"             {refold} why wf_quota root --at-time 2023-11-14T22:13:26")
+    report.say("             refold demo --tour")
+
+
+def _tour(path: Path, report: _Report, as_json: bool) -> int:
+    """Walk through the store. Exit code 1 when a proof does not hold or a command ends otherwise than it should."""
+    from engine.app.tour import steps, take
+    from engine.open_store import open_store
+
+    end = report.restored["position"]
+    with open_store(path, read_only=True) as store:
+        task = _worked(store.view(RUN, at=end).tasks.rows())
+    seen = take(steps(path, RUN, FORK, end, task), aloud=not as_json)
+    if as_json:
+        print_json({"store": str(path), "ok": report.ok, "steps": seen})
+    return 0 if report.ok and all(step.pop("expected") for step in seen) else 1
