@@ -117,8 +117,9 @@ class Run:
             return question(self._at.state)
 
     def ask_projection(self, name: str) -> Callable[[Callable[[Any], Any]], Any]:
-        """Return the ``ask`` of one projection, as its Queries class takes it."""
-        return lambda question: self.ask(lambda state: question(state.parts[name]))
+        """Return the ``ask`` of one projection, as its Queries class takes it. Asking raises NotFound when the model
+        has none of that name."""
+        return lambda question: self.ask(lambda state: question(state.part(name)))
 
     def digest(self) -> str:
         """Return the state digest: SHA-256 over the deterministic encoding of everything the run is, 64 hex digits."""

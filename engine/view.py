@@ -35,8 +35,9 @@ class StateView:
         return question(self._restored.state)
 
     def ask_projection(self, name: str) -> Callable[[Callable[[Any], Any]], Any]:
-        """Return the ``ask`` of one projection, as its Queries class takes it."""
-        part = self._restored.state.parts[name]
+        """Return the ``ask`` of one projection, as its Queries class takes it. Raises NotFound when the model has none
+        of that name."""
+        part = self._restored.state.part(name)
         return lambda question: question(part)
 
     def digest(self) -> str:

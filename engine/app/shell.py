@@ -171,12 +171,14 @@ def opened_store(*, create: bool = False, read_only: bool = True) -> Iterator[St
 
     Whatever opening raises is store trouble, a missing store too.
     """
+    from engine.app.model import named_model
     from engine.open_store import open_store
 
+    model = named_model()
     try:
         if not create and not read_only:  # an empty file is no store, and opening it for writing would make it one
             open_store(store_url(), read_only=True).close()
-        store = open_store(store_url(), create=create, read_only=read_only)
+        store = open_store(store_url(), create=create, read_only=read_only, model=model)
     except EngineError as error:
         raise Failed.with_code(error, STORE_TROUBLE) from error
     with store:

@@ -19,7 +19,7 @@ from typing import Any, Protocol, TypeAlias
 from engine.core.catalog import Catalog, EventType, Tag, Upcast, Wire
 from engine.core.codec import encode, encode_exactly
 from engine.core.envelope import Group
-from engine.core.errors import Refused, SchemaError
+from engine.core.errors import NotFound, Refused, SchemaError
 from engine.core.table import Table
 
 __all__ = [
@@ -191,6 +191,14 @@ class ModelState:
 
             handlers[tag] = lifted
         return handlers
+
+    def part(self, name: str) -> Any:
+        """Return the state of one projection. Raises NotFound when the model has none of that name."""
+        found = self.parts.get(name)
+        if found is None:
+            has = ", ".join(self.parts)
+            raise NotFound(f"the model has no projection {name!r}", hint=f"it has: {has}", projection=name)
+        return found
 
     # -- the fold ---------------------------------------------------------------------------------------------------
 
