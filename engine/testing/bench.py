@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 from weakref import WeakKeyDictionary
 
-from hypothesis.strategies import SearchStrategy
+from hypothesis.strategies import SearchStrategy, nothing
 
 from engine.core.decider import Model
 from engine.core.envelope import Group, seal_commit
@@ -81,7 +81,9 @@ class Bench:
         self._memory = Memory(self.model)
         self.facts: SearchStrategy[Any] = kind.facts if kind.facts is not None else facts(self.model)
         self.old_facts = facts(self.model, old=True) if self.model.catalog.upcasts else None
-        self.commands: SearchStrategy[Any] = kind.commands if kind.commands is not None else commands(self.model)
+        self.commands: SearchStrategy[Any] = nothing()
+        if kind.propose is None:
+            self.commands = kind.commands if kind.commands is not None else commands(self.model)
 
     @classmethod
     def of(cls, kind: type[Any]) -> Bench:

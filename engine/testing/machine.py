@@ -12,6 +12,7 @@ What it does to the run are its rules; a subclass may add rules and invariants o
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final, cast
@@ -26,32 +27,37 @@ from engine.testing.checks import check_answers, check_state
 from engine.testing.crashable import SimulatedCrash
 from engine.testing.failure import ReplayDiffers
 from engine.testing.machine_base import Base, kept
-from engine.testing.twin import answer_of, would
+from engine.testing.twin import Asked, answer_of, would
 
 __all__ = ["RestoreMachine", "restore_machine"]
 
 _ACTORS: Final = st.sampled_from((None, "one", "two"))
 _WRITES: Final = st.sampled_from(("append.before", "append.after"))
+_BATCH_ENDS: Final = st.sampled_from((None, None, "error", "append.before", "append.after"))
 _CHECKPOINTS: Final = st.sampled_from(("checkpoint.before", "checkpoint.torn", "checkpoint.after"))
 _FORKS: Final = st.sampled_from((None, None, "fork.before", "fork.after"))
 _DAMAGE: Final = st.sampled_from(("flip", "cut", "empty", "delete"))
 _ROUTES: Final = st.sampled_from(("best", "genesis", "checkpoint"))
 
-_bench: Any = st.runner().map(lambda machine: machine.bench)
-_command: Any = _bench.flatmap(lambda bench: bench.commands)
-_commands: Any = _bench.flatmap(lambda bench: st.lists(bench.commands, min_size=1, max_size=4))
-_probes: Any = _bench.flatmap(lambda bench: st.lists(bench.commands, max_size=2))
-_facts: Any = _bench.flatmap(lambda bench: st.lists(bench.facts, min_size=1, max_size=2))
-_old_fact: Any = _bench.flatmap(lambda bench: bench.old_facts)
+_command: Any = st.runner().flatmap(lambda machine: machine.command_strategy())
+_commands: Any = st.runner().flatmap(lambda machine: st.lists(machine.command_strategy(), min_size=1, max_size=4))
+_probes: Any = st.runner().flatmap(lambda machine: st.lists(machine.command_strategy(), max_size=2))
+_facts: Any = st.runner().flatmap(lambda machine: st.lists(machine.bench.facts, min_size=1, max_size=2))
+_old_fact: Any = st.runner().flatmap(lambda machine: machine.bench.old_facts)
+
+
+class _Abandoned(Exception):
+    """What a caller's own code may raise inside a batch."""
 
 
 class RestoreMachine(Base):
     """A stateful test of one model. Set ``model`` in a subclass, or make one with :func:`restore_machine`.
 
     ``model`` is a Model, a projection, or a function that returns either and is called once for every simulated
-    process. ``commands`` and ``facts`` are strategies to use instead of the derived ones; without commands only facts
-    are given. ``backend`` is ``"memory"`` or ``"sqlite"``. ``elsewhere`` turns off the replay in a process with another
-    hash seed, clock and locale, which is made when the model can be imported.
+    process. ``commands`` and ``facts`` are strategies to use instead of the derived ones. ``propose(random, state)``
+    returns a command that fits the state, for models that refuse most of what is drawn blindly. ``backend`` is
+    ``"memory"`` or ``"sqlite"``. ``elsewhere`` turns off the replay in a process with another hash seed, clock and
+    locale, which is made when the model can be imported.
     """
 
     # -- commands ---------------------------------------------------------------------------------------------------
@@ -76,11 +82,15 @@ class RestoreMachine(Base):
         """Facts that another runtime decided."""
         self.ask_both(self.asked(facts, named=named, facts=True))
 
-    @rule(commands=_commands, named=st.booleans(), crash=st.sampled_from((None, None, "append.before", "append.after")))
+    @rule(commands=_commands, named=st.booleans(), crash=_BATCH_ENDS)
     @kept
     def batch(self, commands: list[Any], named: bool, crash: str | None) -> None:
-        """Several commands in one commit; what is refused among them leaves the others as they are."""
+        """Several commands in one commit; what is refused among them leaves the others as they are. Of a batch that
+        ends with an error, or dies before it is written, nothing is left."""
         asked = [self.asked(command, named=named) for command in commands]
+        if crash == "error":
+            self._abandon(asked)
+            return
         if crash is not None:
             self.disk.arm(crash)
         try:
@@ -95,6 +105,15 @@ class RestoreMachine(Base):
         for each, mine, theirs in zip(asked, answers, self.twin_batch(asked), strict=True):
             self.compare(each, mine, theirs)
             self.remember(each)
+
+    def _abandon(self, asked: Sequence[Asked]) -> None:
+        try:
+            with self.here.memory.running(), self.live.batch():
+                for each in asked:
+                    answer_of(partial(self.submit, self.live, each))
+                raise _Abandoned
+        except _Abandoned:
+            return
 
     @precondition(lambda self: self.remembered)
     @rule(which=st.integers(0, 99), change=st.booleans(), command=_command)
@@ -349,7 +368,10 @@ def restore_machine(model: Any, *, name: str | None = None, **options: Any) -> t
 
     Raises LookupError when no strategy can be derived for a field or a parameter.
     """
-    assert set(options) <= {"commands", "facts", "backend", "elsewhere"}, f"unknown options: {sorted(options)}"
+    known = {"commands", "facts", "propose", "backend", "elsewhere"}
+    assert set(options) <= known, f"unknown options: {sorted(set(options) - known)}"
+    if "propose" in options:
+        options["propose"] = staticmethod(options["propose"])
     made = cast(type[RestoreMachine], type(name or "RestoreMachine", (RestoreMachine,), {"model": model, **options}))
     Bench.of(made)
     return made

@@ -7,10 +7,13 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import wraps
+from random import Random
 from typing import Any, ClassVar, Final, TypeVar, cast
 
+from hypothesis import strategies as st
 from hypothesis.errors import HypothesisException
 from hypothesis.stateful import RuleBasedStateMachine
+from hypothesis.strategies import SearchStrategy
 
 from engine.core.errors import NotFound
 from engine.runs import LiveRun
@@ -50,6 +53,7 @@ class Base(RuleBasedStateMachine):
     model: ClassVar[Any] = None
     commands: ClassVar[Any] = None
     facts: ClassVar[Any] = None
+    propose: ClassVar[Any] = None
     backend: ClassVar[str] = "memory"
     elsewhere: ClassVar[bool] = True
     tally: ClassVar[Counter[str]] = Counter()
@@ -76,6 +80,12 @@ class Base(RuleBasedStateMachine):
         self.here: Process = self.bench.process()
         self.disk = self.bench.disk(self.here.model, lambda: self.now)
         self.live: LiveRun = self.restored(RUN_ID, "best")
+
+    def command_strategy(self) -> SearchStrategy[Any]:
+        """Return the commands to draw from: those that fit the twin's state, or any."""
+        if self.propose is None:
+            return self.bench.commands
+        return st.integers(0, 2**32 - 1).map(lambda seed: self.propose(Random(seed), self.twin.state))
 
     # -- asking -----------------------------------------------------------------------------------------------------
 
