@@ -6,12 +6,13 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Final
 
 from eventsourcing.domain import EventSourcingError
 
 from engine.core.errors import BackendUnavailable, EngineError, NotAStore
 
-__all__ = ["translated", "translation_of"]
+__all__ = ["DATABASE_ERRORS", "translated", "translation_of"]
 
 _HINTS: tuple[tuple[int, type[EngineError], str, str], ...] = (
     (
@@ -53,6 +54,10 @@ _HINTS: tuple[tuple[int, type[EngineError], str, str], ...] = (
 )
 
 
+DATABASE_ERRORS: Final = (sqlite3.Error, EventSourcingError, UnicodeDecodeError)
+"""What a database may raise. The last one is Python's answer to an error message with a damaged name in it."""
+
+
 def translation_of(error: Exception, where: str) -> EngineError:
     """Return the refold error for a database error at ``where`` (the store's url)."""
     cause: BaseException | None = error
@@ -64,6 +69,8 @@ def translation_of(error: Exception, where: str) -> EngineError:
             if number & 0xFF == primary:
                 return kind(f"store {where} {what}", hint=hint, reason=str(cause))
     text = str(cause or error)
+    if isinstance(error, UnicodeDecodeError):
+        return NotAStore(f"store {where} is damaged", hint="restore the file from a copy", reason=text)
     if "Closed" in type(error).__name__ or (isinstance(cause, sqlite3.ProgrammingError) and "closed" in text):
         return BackendUnavailable(f"store {where} is closed", hint="open it again with open_store()", reason=text)
     return BackendUnavailable(
@@ -76,5 +83,5 @@ def translated(where: str) -> Iterator[None]:
     """Run a block that touches the database; whatever the database raises leaves it as a refold error."""
     try:
         yield
-    except (sqlite3.Error, EventSourcingError) as error:
+    except DATABASE_ERRORS as error:
         raise translation_of(error, where) from error

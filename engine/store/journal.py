@@ -3,19 +3,17 @@ not hold."""
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from eventsourcing.domain import EventSourcingError
 from eventsourcing.persistence import IntegrityError
 
 from engine.core.envelope import COMMIT_TOPIC, LINK_BYTES, Commit, open_commit
 from engine.core.errors import Conflict, CorruptJournal, InvalidValue, NotAStore, NotFound, SchemaError
 from engine.core.fields import check_id
 from engine.store.backend import Backend, Head, Origin
-from engine.store.errors import translated, translation_of
+from engine.store.errors import DATABASE_ERRORS, translated, translation_of
 from engine.store.lineage import Segment, fork_genesis, lineage, truncated
 
 __all__ = ["Journal", "RawCommit"]
@@ -56,7 +54,7 @@ class Journal:
                 run=run_id,
                 position=first,
             ) from None
-        except (sqlite3.Error, EventSourcingError) as error:
+        except DATABASE_ERRORS as error:
             raise translation_of(error, self._where) from error
 
     # -- reading ------------------------------------------------------------------------------------------------------
@@ -254,7 +252,7 @@ class Journal:
             self._commits.create(forked)
         except IntegrityError:
             raise Conflict(f"run {new_id!r} exists", hint="choose another name for the fork", run=new_id) from None
-        except (sqlite3.Error, EventSourcingError) as error:
+        except DATABASE_ERRORS as error:
             raise translation_of(error, self._where) from error
         return forked
 

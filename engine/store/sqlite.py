@@ -49,7 +49,8 @@ class SqliteBackend:
                 if self._is_ours(c):
                     return
             finally:
-                c.execute("COMMIT")
+                if c.sqlite_cursor.connection.in_transaction:  # some errors have ended it already
+                    c.execute("COMMIT")
         if read_only:
             raise NotAStore(f"{self.url} is empty", hint="open it for writing once, or name a refold store")
         self._set_wal()
