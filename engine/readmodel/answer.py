@@ -9,7 +9,6 @@ from contextlib import ExitStack
 from typing import Any, Final, NoReturn, TypeAlias
 
 from engine.core.errors import InvalidValue, ReadOnly
-from engine.readmodel.filters import HOLDS, holds
 from engine.readmodel.place import Place
 from engine.readmodel.questions import statement_of
 from engine.readmodel.schema import BY_NAME
@@ -90,7 +89,6 @@ def ask(place: Place, sql: str, parameters: Parameters = None) -> Answer:
         values = [cell(value) for value in values]
     with ExitStack() as opened:
         connection = opened.enter_context(place.reading())
-        connection.create_function(HOLDS, 3, holds, deterministic=True)
         connection.set_authorizer(_only_reads)
         opened.callback(connection.set_authorizer, None)
         connection.set_progress_handler(_let_python_look, _STEPS)
@@ -101,16 +99,11 @@ def ask(place: Place, sql: str, parameters: Parameters = None) -> Answer:
             _refuse(place, error)
         if cursor.description is None:
             raise InvalidValue("query", "it gives no rows", hint="give one SELECT")
+        columns = tuple(column[0] for column in cursor.description)
         rows = _fetched(place, cursor)
         if place.path is None:  # its one connection is needed again
-            rows = iter(list(rows))
-            return Answer(_names(cursor), rows, ExitStack())
-        opened.callback(cursor.close)
-        return Answer(_names(cursor), rows, opened.pop_all())
-
-
-def _names(cursor: sqlite3.Cursor) -> tuple[str, ...]:
-    return tuple(column[0] for column in cursor.description)
+            return Answer(columns, iter(list(rows)), ExitStack())
+        return Answer(columns, rows, opened.pop_all())
 
 
 def _fetched(place: Place, cursor: sqlite3.Cursor) -> Iterator[tuple[Any, ...]]:
@@ -118,6 +111,8 @@ def _fetched(place: Place, cursor: sqlite3.Cursor) -> Iterator[tuple[Any, ...]]:
         yield from cursor
     except (sqlite3.Error, sqlite3.Warning, ValueError) as error:
         _refuse(place, error)
+    finally:
+        cursor.close()
 
 
 def _refuse(place: Place, error: Exception) -> NoReturn:
@@ -126,7 +121,7 @@ def _refuse(place: Place, error: Exception) -> NoReturn:
     primary = None if number is None else number & 0xFF
     if primary == sqlite3.SQLITE_INTERRUPT:
         raise KeyboardInterrupt from error
-    if primary in _REFUSED:
+    if primary in _REFUSED or str(error).startswith("not authorized"):  # said under other numbers too
         hint = "the read model is only read; to change a run, give it commands"
         raise ReadOnly(f"the query does more than read: {error}", hint=hint) from error
     if isinstance(error, sqlite3.Error) and primary is not None and primary not in _CALLERS:

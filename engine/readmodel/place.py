@@ -20,6 +20,7 @@ from urllib.parse import quote
 from sqlite_utils import Database
 
 from engine.core.errors import BackendUnavailable, EngineError, NotAStore
+from engine.readmodel.filters import HOLDS, holds
 from engine.readmodel.schema import create_schema, drop_everything
 from engine.store.errors import translation_of
 
@@ -65,6 +66,7 @@ class Place:
             target, uri=True, isolation_level=None, timeout=BUSY_TIMEOUT_S, check_same_thread=False
         )
         connection.execute("PRAGMA trusted_schema=OFF")
+        connection.create_function(HOLDS, 3, holds, deterministic=True)
         return connection
 
     # -- opening ------------------------------------------------------------------------------------------------------

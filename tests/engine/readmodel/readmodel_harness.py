@@ -70,7 +70,7 @@ def document_in(connection: sqlite3.Connection, run: str) -> dict[str, dict[str,
         "tasks": tasks,
         "contexts": contexts,
         "graphs": graphs,
-        "swarm": {"swarm": _swarm(row, rows) for row in swarms},
+        "swarm": dict(zip(("swarm",), (_swarm(row, rows) for row in swarms), strict=False)),
     }
 
 

@@ -55,19 +55,22 @@ def test_rows_are_the_fold_at_every_position(chosen: list[Step], chunk_events: i
 def test_incremental_is_rebuilt(chosen: list[Step], portion: int, chunk_events: int) -> None:
     """A read model that followed run and fork in small portions, one that was made at once and one that was rebuilt
     hold the same bytes."""
-    with open_store("memory:", clock=iter(range(1000, 10**9)).__next__) as store:
-        with readmodel(store, None, chunk_events) as model, readmodel(store, None) as whole:
-            run = store.run("a")
-            for start in range(0, len(chosen), portion):
-                live(run, chosen[start : start + portion])
-                model.update()
-                if start == 0 and run.position:
-                    fork = run.fork("b", at=run.position // 2)
-                    live(fork, chosen[: portion * 2])
-            for name, position in model.positions().items():
-                _compare(store, model, name, position)
-            whole.update()
-            followed = _dump(model)
-            assert followed == _dump(whole)
-            model.rebuild()
-            assert followed == _dump(model)
+    with (
+        open_store("memory:", clock=iter(range(1000, 10**9)).__next__) as store,
+        readmodel(store, None, chunk_events) as model,
+        readmodel(store, None) as whole,
+    ):
+        run = store.run("a")
+        for start in range(0, len(chosen), portion):
+            live(run, chosen[start : start + portion])
+            model.update()
+            if start == 0 and run.position:
+                fork = run.fork("b", at=run.position // 2)
+                live(fork, chosen[: portion * 2])
+        for name, position in model.positions().items():
+            _compare(store, model, name, position)
+        whole.update()
+        followed = _dump(model)
+        assert followed == _dump(whole)
+        model.rebuild()
+        assert followed == _dump(model)
