@@ -11,6 +11,7 @@ from typing import Any, Final, TypeAlias
 from engine.core.codec import normalise
 from engine.core.errors import InvalidValue
 from engine.core.fields import Checked, FieldType
+from engine.core.limits import NESTING_DEPTH_MAX
 
 __all__ = ["REQUIRED", "JsonObject", "ObjectReader", "Violation", "array_of", "copy_json", "trimmed"]
 
@@ -37,13 +38,14 @@ class Violation:
         return shape
 
 
-def copy_json(value: Any) -> Any:
-    """Return a JSON value that shares no container with ``value``."""
+def copy_json(value: Any, depth: int = 0) -> Any:
+    """Return a JSON value that shares no container with ``value``. What is none is left as it is, as is what is nested
+    too deep: whoever checks the copy then finds it."""
     kind = type(value)
-    if kind is dict:
-        return {key: copy_json(item) for key, item in value.items()}
-    if kind is list or kind is tuple:
-        return [copy_json(item) for item in value]
+    if kind is dict and depth <= NESTING_DEPTH_MAX:
+        return {key: copy_json(item, depth + 1) for key, item in value.items()}
+    if kind is list and depth <= NESTING_DEPTH_MAX:
+        return [copy_json(item, depth + 1) for item in value]
     return value
 
 
