@@ -172,8 +172,8 @@ def test_stores_on_one_file_do_not_collide(tmp_path: Path) -> None:
     for number, store in enumerate(stores):
         assert [line.run for line in store.runs()] == ["common", *(f"run-{other}" for other in range(5))]
         store.close()
-        for left in stores[number + 1 :]:
-            left.run("common").submit(Open(account=f"{number} is closed"))
+        for left in range(number + 1, 5):
+            stores[left].run("common").submit(Open(account=f"{number} is closed, {left} goes on"))
     with toy_store(path) as store:
         assert store.view("common").position == 5 + 4 + 3 + 2 + 1 == len(list(store.history("common")))
         assert store.verify("common").ok
