@@ -16,6 +16,7 @@ from engine.core.decider import Model, ModelState
 from engine.core.envelope import EVENTS, Event
 from engine.core.json_patch import same
 from engine.core.table import Key, column_names
+from engine.diff import below
 from engine.restore import restore
 from engine.store import Checkpoints, Journal, cut
 
@@ -127,9 +128,9 @@ def _fields(old: dict[str, Any], new: dict[str, Any], path: str = "") -> Iterato
     for name in dict.fromkeys((*old, *new)):
         was, now = old.get(name), new.get(name)
         if type(was) is dict and type(now) is dict:
-            yield from _fields(was, now, f"{path}{name}.")
+            yield from _fields(was, now, below(path, name))
         elif not same(was, now):
-            yield f"{path}{name}", was, now
+            yield below(path, name), was, now
 
 
 def _columns(state: ModelState, name: str, key: Key) -> dict[str, Any]:

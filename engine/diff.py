@@ -1,14 +1,15 @@
 """Diff: what changed between two states, as rows with field paths and as a JSON Patch that provably turns one into the
-other."""
+other. It must never take two values of different types for the same."""
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from engine.core.json_patch import Operation, apply_patch, patch_between, same
 
-__all__ = ["Change", "Diff", "diff"]
+__all__ = ["Change", "Diff", "below", "diff"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,13 +66,20 @@ def diff(before: dict[str, Any], after: dict[str, Any]) -> Diff:
     return Diff(tuple(changes), patch, same(apply_patch(before, patch), after))
 
 
+def below(path: str, name: str) -> str:
+    """Return the path of a key inside ``path``; a key that would read like a path itself stands quoted in brackets."""
+    if not name or any(char in '.[]"' for char in name):
+        return f"{path}[{json.dumps(name, ensure_ascii=False)}]"
+    return f"{path}.{name}" if path else name
+
+
 def _fields(kind: str, key: str, path: str, old: Any, new: Any) -> list[Change]:
     """Return the changed fields of a record, by paths as people write them: ``waiting_on[1]``,
     ``process.join_result``."""
     if type(old) is dict and type(new) is dict:
         found = []
         for name in dict.fromkeys((*old, *new)):
-            inner = f"{path}.{name}" if path else name
+            inner = below(path, name)
             if name not in new:
                 found.append(Change(kind, key, "removed", inner, old[name], None))
             elif name not in old:
