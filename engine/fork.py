@@ -36,6 +36,10 @@ class Deleted:
     kept_until: int
     needed_by: tuple[str, ...]
 
+    def to_json(self) -> dict[str, Any]:
+        """Return the deletion for ``--json``."""
+        return {"run": self.run, "kept_until": self.kept_until, "needed_by": list(self.needed_by)}
+
 
 def fork_run(journal: Journal, run_id: str, new_id: str, at: int) -> Forked:
     """Make ``new_id`` a run that shares the history of ``run_id`` up to position ``at``; constant in time and bytes.

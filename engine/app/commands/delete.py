@@ -31,7 +31,7 @@ def command(run: str, yes: bool, as_json: bool) -> None:
             click.confirm(f"Delete run {printable(run)} with its {position} events?", abort=True, err=True)
         deleted = store.delete(run)
     if as_json:
-        print_json({"run": run, "kept_until": deleted.kept_until, "needed_by": list(deleted.needed_by)})
+        print_json(deleted.to_json())
         return
     kept = ""
     if deleted.needed_by:
