@@ -151,6 +151,8 @@ def _because(last: Event | None, task_id: str | None = None) -> str:
         return ""
     if task_id is not None and last.data.get("wakes") == task_id:
         return f", because {last.data['task_id']}, the last it waited on, ended"
+    if last.type.startswith("task.launch_failed"):
+        return f", because the launch of attempt {last.data['attempt']} failed" + _reason(last.data.get("reason"))
     if last.data.get("because"):
         return f", because {last.data['because']} ended"
     if isinstance(last.cause, int):
@@ -229,12 +231,14 @@ def why_node(
     now = state.graphs.node(graph, node)
     wanted = HistoryFilter(graph=graph, node=node, until=until)
     steps = tuple(_plain(event) for event in history(journal, model, run_id, wanted))
-    blockages = state.graphs.why(graph, node)
-    since = f" since #{steps[-1].seq}" if steps else ""
-    held = "; ".join(blockage.reason for blockage in blockages)
-    cause = steps[-1].cause if steps else None
+    own = [step for step in steps if step.type.startswith("node.")]  # the graph's steps name nodes too
+    since = f" since #{own[-1].seq}" if own else ""
+    cause = own[-1].cause if own else None
     because = f", because of #{cause}" if isinstance(cause, int) else ""
-    answer = f"node {node} ({now.title}) is {now.status}{since}{because}" + (f": {held}" if held else "")
+    last = now.attempts[-1] if now.attempts and now.status == "failed" else None
+    ended = "" if last is None else f", attempt {last.number} ended with {last.outcome}{_reason(last.error)}"
+    held = "; ".join(blockage.reason for blockage in state.graphs.why(graph, node))
+    answer = f"node {node} ({now.title}) is {now.status}{since}{because}{ended}" + (f": {held}" if held else "")
     return Why(f"node {graph}/{node}", answer, steps)
 
 
