@@ -49,7 +49,8 @@ def fork_run(journal: Journal, run_id: str, new_id: str, at: int) -> Forked:
     try:
         check_id(new_id)
     except InvalidValue as error:
-        raise error.at("run id") from None
+        rule = "an id is text of 1 to 256 bytes, not blank, without control characters"
+        raise InvalidValue("run id", error.problem, hint=rule) from None
     head = journal.fork(run_id, new_id, at)
     assert head.origin is not None
     return Forked(new_id, head.origin.run_id, at)
