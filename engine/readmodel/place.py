@@ -170,6 +170,9 @@ class Place:
             return NotAStore(f"the read model {self.where} is damaged or no database", hint=_DELETE, **found.details)
         if "no such module: fts5" in str(error):
             return BackendUnavailable("this SQLite has no full-text search (FTS5)", hint="use a Python that has it")
+        found.message = found.message.replace("store", "the read model", 1)
+        if isinstance(found, BackendUnavailable):
+            found.hint += "; or name another place (--path FILE, --path memory:)"
         return found
 
     def close(self) -> None:

@@ -10,30 +10,21 @@ nearest checkpoint and folded on.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
 from sqlite_utils import Database
 
-from engine.core.decider import Model, ModelState
-from engine.core.envelope import EVENTS as EVENTS_OF_GROUP
-from engine.core.envelope import Commit, events_of
+from engine.core.decider import Model
 from engine.core.errors import CorruptJournal, EngineError, NotFound, SchemaError
-from engine.readmodel.contexts import ContextCollector
-from engine.readmodel.events import RUNS, EventCollector
-from engine.readmodel.graphs import GraphCollector
+from engine.readmodel.chunk import Chunk
+from engine.readmodel.events import RUNS
 from engine.readmodel.place import Place
-from engine.readmodel.rows import Collector, Rows, delete_rows
+from engine.readmodel.rows import Rows, delete_rows
 from engine.readmodel.schema import TABLES
-from engine.readmodel.swarms import SwarmCollector
-from engine.readmodel.tasks import TaskCollector
-from engine.restore import IMPOSSIBLE, Restored, restore
+from engine.restore import Restored, restore
 from engine.store import Checkpoints, Head, Journal
-from projections.contexts.state import ContextsState
-from projections.graph import GraphState
-from projections.swarm import SwarmState
-from projections.tasks import TaskTable
 
 __all__ = ["CHUNK_EVENTS", "At", "Fault", "Progress", "Updated", "Updater"]
 
@@ -42,18 +33,7 @@ Progress: TypeAlias = Callable[[int, int], None]
 
 CHUNK_EVENTS: Final = 5_000
 """Events after which a transaction is ended, at the next end of a commit."""
-_WRITE_EVENTS: Final = 5_000  # rows wait for so many events, and so many characters, before they are written
-_WRITE_CHARACTERS: Final = 4 * 1024 * 1024
-
 _WARM_RUNS: Final = 4
-
-_COLLECTORS: Final[Mapping[type, Callable[[str, Any], Collector]]] = {
-    TaskTable: TaskCollector,
-    ContextsState: ContextCollector,
-    GraphState: GraphCollector,
-    SwarmState: SwarmCollector,
-}
-"""By the class of the state: a projection of somebody else's may have any name, and has events only."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +66,11 @@ class At:
     fault: str | None
 
 
+def _end_of(head: Head) -> At:
+    """Return where the rows of a run are when they are at its end."""
+    return At(head.position, head.link.hex(), None)
+
+
 class _Moved(Exception):
     """The run is to be looked at anew: another process has moved it, or a chunk is to be tried commit by commit."""
 
@@ -113,11 +98,13 @@ class Updater:
         no other from moving on, and is named in ``faults`` and in its row. Raises BackendUnavailable, NotAStore."""
         heads = {head.run_id: head for head in self.journal.heads()}
         with self.place.translated():
-            known = [run for (run,) in self.place.database.execute("SELECT run FROM runs ORDER BY run").fetchall()]
+            rows = self.place.database.execute("SELECT run, position, link, fault FROM runs ORDER BY run").fetchall()
+        known = {run: At(*rest) for run, *rest in rows}
         removed = tuple(run for run in known if run not in heads)
         for run in removed:
             self.forget(run)
-        steps = [_Run(self, head, progress) for head in heads.values()]
+        behind = (head for head in heads.values() if known.get(head.run_id) != _end_of(head))
+        steps = [_Run(self, head, progress) for head in behind]
         moved = tuple(step.run_id for step in steps if step.bring_forward())
         return Updated(
             sum(step.events for step in steps),
@@ -165,7 +152,7 @@ class _Run:
         """Move the run to its end; return whether its row had to change."""
         while True:
             at = self._updater.at(self.run_id)
-            if at == At(self._head.position, self._head.link.hex(), None):
+            if at == _end_of(self._head):
                 return False
             try:
                 self._forward(at)
@@ -197,7 +184,7 @@ class _Run:
             assert restored is not None
         own = updater.journal.lineage(self.run_id)[-1]
         commits = updater.journal.commits(self.run_id, after=restored.state.seq, link=restored.link)
-        chunk = _Chunk(self.run_id, updater.model, restored.state)
+        chunk = Chunk(self.run_id, updater.model, restored.state)
         ended = False
         while not ended:
             before, fault = chunk.position, None
@@ -249,63 +236,3 @@ class _Run:
         origin = self._head.origin
         left = (None, None) if origin is None else (origin.run_id, origin.position)
         Rows(database).upsert(RUNS, [(self.run_id, at.position, at.link, *left, at.fault)])
-
-
-class _Chunk:
-    """The events of a run being folded, and the rows that they touched."""
-
-    def __init__(self, run_id: str, model: Model, state: ModelState) -> None:
-        self._run, self._model, self._state = run_id, model, state
-        self._happened = EventCollector(run_id)
-        self._by_projection: dict[str, Collector] = {
-            name: _COLLECTORS[type(part)](run_id, part)
-            for name, part in state.parts.items()
-            if type(part) in _COLLECTORS
-        }
-        self._waiting = 0
-        self._forget_touched()  # the restore has touched some
-        self.position = state.seq
-        self.broken = False
-        """Whether a fold failed half-way: state and rows are then nothing to write."""
-
-    def take(self, commit: Commit, rows: Rows) -> None:
-        """Fold a commit event by event. Raises CorruptJournal for events that no decision can have given."""
-        events = events_of(commit, self._model.catalog)
-        self.broken = True
-        try:
-            for group in commit.groups:
-                for wire in group[EVENTS_OF_GROUP]:
-                    self._fold(next(events), group, wire)
-                    if self._waiting >= _WRITE_EVENTS or self._happened.characters >= _WRITE_CHARACTERS:
-                        self.write(rows)
-        except IMPOSSIBLE as error:
-            found = f"{type(error).__name__}: {error}"
-            raise CorruptJournal(self._run, commit.first, "events that follow from those before", found) from error
-        self.broken = False
-        self.position = commit.last
-
-    def _fold(self, event: Any, group: list[Any], wire: list[Any]) -> None:
-        self._happened.add(event)
-        owner = self._model.owner.get(self._model.catalog.type_of(wire).tag)
-        collector = None if owner is None else self._by_projection.get(owner.name)
-        step = [[*group[:EVENTS_OF_GROUP], [wire]]]
-        if collector is None:
-            self._state.apply(step)
-        else:
-            collector.before()
-            self._state.apply(step)
-            collector.after(event)
-        self._waiting += 1
-
-    def write(self, rows: Rows) -> None:
-        """Write what is waiting."""
-        self._happened.write(rows)
-        for collector in self._by_projection.values():
-            collector.write(rows)
-        self._forget_touched()
-        self._waiting = 0
-
-    def _forget_touched(self) -> None:
-        """Empty the notes of touched records, those of the ledger and of projections without tables here too."""
-        for table in self._state.tables.values():
-            table.changed.clear()

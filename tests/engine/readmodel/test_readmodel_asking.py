@@ -53,7 +53,7 @@ def _paths(value: Any) -> Iterator[tuple[Any, ...]]:
                 yield (key, *rest)
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(metadata=st.dictionaries(texts, values, max_size=5), data=st.data())
 def test_nested_metadata_is_found_by_key_path_and_value(metadata: dict[str, Any], data: st.DataObject) -> None:
     """L43, L46: filters by any key, any path and any value find exactly the rows that a scan in Python finds; what the
@@ -85,7 +85,7 @@ def test_nested_metadata_is_found_by_key_path_and_value(metadata: dict[str, Any]
             assert [row["key"] for row in found] == ([key] if holds else [])
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(names=st.lists(ids, min_size=1, max_size=4, unique=True), text=texts, data=st.data())
 def test_ids_and_texts_are_found_as_they_are(names: list[str], text: str, data: st.DataObject) -> None:
     """L43: runs, tasks, contexts, actors and messages under any name and text are found by exactly that, through find,
@@ -117,7 +117,7 @@ def test_ids_and_texts_are_found_as_they_are(names: list[str], text: str, data: 
             assert set(model.positions()) == set(names)
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(name=texts, column=texts, value=values)
 def test_a_name_that_is_none_is_refused(name: str, column: str, value: Any) -> None:
     """L43: a table, a column or a step that the schema does not have is refused by name, whatever it says, and never
@@ -193,6 +193,7 @@ def test_a_value_of_another_type_is_refused(where: Any, says: str) -> None:
         model.find("events", where)
 
 
+@settings(max_examples=30)
 @given(words=texts)
 def test_search_takes_any_text_as_words(words: str) -> None:
     """Operators, quotes and control characters of the search language are words like any other; no text is an error of

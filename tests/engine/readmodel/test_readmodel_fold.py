@@ -29,8 +29,8 @@ def _dump(model: ReadModel) -> bytes:
         return dump(connection)
 
 
-@settings(max_examples=40)
-@given(chosen=steps(), chunk_events=st.integers(1, 12))
+@settings(max_examples=25)
+@given(chosen=steps(), chunk_events=st.integers(1, 20))
 def test_rows_are_the_fold_at_every_position(chosen: list[Step], chunk_events: int) -> None:
     """After every chunk of any size the rows of a run say what the fold says at the position they name."""
     with open_store("memory:") as store, readmodel(store, None, chunk_events) as model:
@@ -50,7 +50,7 @@ def test_rows_are_the_fold_at_every_position(chosen: list[Step], chunk_events: i
         assert model.update(chunk_written).events == 0
 
 
-@settings(max_examples=25)
+@settings(max_examples=20)
 @given(chosen=steps(10, 40), portion=st.integers(1, 6), chunk_events=st.integers(1, 7))
 def test_incremental_is_rebuilt(chosen: list[Step], portion: int, chunk_events: int) -> None:
     """A read model that followed run and fork in small portions, one that was made at once and one that was rebuilt

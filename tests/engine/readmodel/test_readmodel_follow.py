@@ -21,7 +21,7 @@ from engine.core.decider import Model
 from engine.core.envelope import genesis, group_of, seal_commit
 from engine.documents import document
 from engine.open_store import Store, open_store
-from engine.readmodel import ReadModel, beside, update
+from engine.readmodel import ReadModel, beside, chunk
 from engine.runs import LiveRun
 from tests.engine.kit import fill, raw, toy_store
 from tests.engine.readmodel.readmodel_harness import at_rest, document_in, dump, readmodel
@@ -224,9 +224,9 @@ def test_rows_of_a_large_commit_are_written_as_they_come(
             run.tasks.spawn(f"many-{number}", parent=run.tasks.rows()[0].task_id)
             run.tasks.publish_launch(f"many-{number}")
     expected = fresh(store)
-    monkeypatch.setattr(update, "_WRITE_EVENTS", 3)
+    monkeypatch.setattr(chunk, "_WRITE_EVENTS", 3)
     assert fresh(store) == expected
-    monkeypatch.setattr(update, "_WRITE_CHARACTERS", 1)
+    monkeypatch.setattr(chunk, "_WRITE_CHARACTERS", 1)
     assert fresh(store) == expected
 
 
@@ -415,6 +415,10 @@ def test_it_lies_beside_the_store(store: Store, run: LiveRun, tmp_path: Path) ->
         assert model.path == tmp_path / "x.db" and model.positions()["main"] == run.position
     with store.readmodel("memory:") as model:
         assert model.path is None and model.positions()["main"] == run.position
+    odd = tmp_path / "odd ?mode=memory#%41'\" \u00fc.db"
+    with store.readmodel(odd) as model:
+        assert model.path == odd and len(list(model.query("events"))) >= run.position
+    assert at_rest(odd) == fresh(store)
 
 
 def test_deleting_the_file_costs_a_rebuild_only(store: Store, run: LiveRun, tmp_path: Path) -> None:

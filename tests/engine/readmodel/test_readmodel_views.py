@@ -27,7 +27,7 @@ def _lived(store: Store, chosen: list[Step]) -> LiveRun:
     return run
 
 
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(chosen=steps(30, 80))
 def test_views_agree_with_the_queries(chosen: list[Step]) -> None:
     """Live and waiting tasks, usage of subtrees, blocked nodes, live attempts, open escalations and full windows are
@@ -126,7 +126,7 @@ _FILTERS = {
 }
 
 
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(chosen=steps(20, 50), data=st.data())
 def test_the_filters_of_history_are_columns(chosen: list[Step], data: st.DataObject) -> None:
     """Every filter of ``history`` has its column, and any combination of them gives the same events in SQL."""
