@@ -78,7 +78,7 @@ class Bench:
         self.model = self._made()
         self.home: Home | None = home_of(given)
         self.name = (self.home[2] if self.home else getattr(given, "name", None) or kind.__name__).lower()
-        self._memory = Memory(self.model)
+        self._memory = Memory(self.model if kind.memory else Model(()))
         self.facts: SearchStrategy[Any] = kind.facts if kind.facts is not None else facts(self.model)
         self.old_facts = facts(self.model, old=True) if self.model.catalog.upcasts else None
         self.commands: SearchStrategy[Any] = nothing()

@@ -10,7 +10,7 @@ question, and the power-loss sweep's.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, Final
 
 from engine.checkpoint import CheckpointPolicy
@@ -18,7 +18,7 @@ from engine.core.decider import Model
 from engine.core.errors import BackendUnavailable
 from engine.open_store import Store
 from engine.run import Clock, wall_clock_ms
-from engine.store import Backend, Head
+from engine.store import Backend
 
 __all__ = ["POINTS", "CrashableBackend", "CrashableStore", "SimulatedCrash"]
 
@@ -104,28 +104,27 @@ class _Wrapped:
         return result
 
 
+# The methods take what the port's take, whatever that is in this version: only when they are called matters here.
+
+
 class _Commits(_Wrapped):
-    def record(self, run_id: str, first: int, topic: str, state: bytes, head: Head) -> None:
-        self._call("append", lambda: self._inner.record(run_id, first, topic, state, head))
+    def record(self, *arguments: Any, **named: Any) -> None:
+        self._call("append", lambda: self._inner.record(*arguments, **named))
 
-    def create(self, head: Head) -> None:
-        self._call("fork", lambda: self._inner.create(head))
+    def create(self, *arguments: Any, **named: Any) -> None:
+        self._call("fork", lambda: self._inner.create(*arguments, **named))
 
-    def erase(self, run_id: str, *, keep_until: int, hide: bool) -> None:
-        self._call("delete", lambda: self._inner.erase(run_id, keep_until=keep_until, hide=hide))
-
-    def rows(self, run_id: str, **options: Any) -> Sequence[tuple[int, str, bytes]]:
-        found: Sequence[tuple[int, str, bytes]] = self.__getattr__("rows")(run_id, **options)
-        return found
+    def erase(self, *arguments: Any, **named: Any) -> None:
+        self._call("delete", lambda: self._inner.erase(*arguments, **named))
 
 
 class _Checkpoints(_Wrapped):
-    def put(self, run_id: str, position: int, topic: str, state: bytes, replacing: Sequence[int]) -> None:
+    def put(self, run_id: str, position: int, topic: str, state: bytes, *more: Any) -> None:
         self._owner.reach("checkpoint.before")
         if self._owner.armed_for("checkpoint.torn"):
-            self._inner.put(run_id, position, topic, state[: len(state) // 2], replacing)
+            self._inner.put(run_id, position, topic, state[: len(state) // 2], *more)
         self._owner.reach("checkpoint.torn")
-        self._inner.put(run_id, position, topic, state, replacing)
+        self._inner.put(run_id, position, topic, state, *more)
         self._owner.reach("checkpoint.after")
 
 

@@ -40,7 +40,8 @@ _DAMAGE: Final = st.sampled_from(("flip", "cut", "empty", "delete"))
 _ROUTES: Final = st.sampled_from(("best", "genesis", "checkpoint"))
 
 _command: Any = st.runner().flatmap(lambda machine: machine.command_strategy())
-_commands: Any = st.runner().flatmap(lambda machine: st.lists(machine.command_strategy(), min_size=1, max_size=4))
+_commands: Any = st.runner().flatmap(lambda machine: st.lists(machine.command_strategy(), min_size=1, max_size=6))
+_first: Any = st.runner().flatmap(lambda machine: st.lists(machine.command_strategy(), max_size=4))
 _probes: Any = st.runner().flatmap(lambda machine: st.lists(machine.command_strategy(), max_size=2))
 _facts: Any = st.runner().flatmap(lambda machine: st.lists(machine.bench.facts, min_size=1, max_size=2))
 _old_fact: Any = st.runner().flatmap(lambda machine: machine.bench.old_facts)
@@ -57,7 +58,7 @@ class RestoreMachine(Base):
     process. ``commands`` and ``facts`` are strategies to use instead of the derived ones. ``propose(random, state)``
     returns a command that fits the state, for models that refuse most of what is drawn blindly. ``backend`` is
     ``"memory"`` or ``"sqlite"``. ``elsewhere`` turns off the replay in a process with another hash seed, clock and
-    locale, which is made when the model can be imported.
+    locale, which is made when the model can be imported. ``first`` in a rule are commands given before it.
     """
 
     # -- commands ---------------------------------------------------------------------------------------------------
@@ -130,7 +131,7 @@ class RestoreMachine(Base):
 
     # -- crashes ----------------------------------------------------------------------------------------------------
 
-    @rule(command=_command, point=_WRITES, named=st.booleans())
+    @rule(first=_first, command=_command, point=_WRITES, named=st.booleans())
     @kept
     def crash(self, command: Any, point: str, named: bool) -> None:
         """The process dies before a commit is written, or after that and before it is acknowledged; the next process
@@ -150,7 +151,7 @@ class RestoreMachine(Base):
         self.disk.disarm()
         self.compare(asked, answer, self.twin_asked(asked))
 
-    @rule(command=_command, point=_WRITES, named=st.booleans())
+    @rule(first=_first, command=_command, point=_WRITES, named=st.booleans())
     @kept
     def fail(self, command: Any, point: str, named: bool) -> None:
         """A write fails, or seems to although the commit is there; the same process goes on."""
@@ -168,7 +169,7 @@ class RestoreMachine(Base):
         self.disk.disarm()
         self.compare(asked, answer, self.twin_asked(asked))
 
-    @rule(route=_ROUTES, which=st.integers(0, 99))
+    @rule(first=_first, route=_ROUTES, which=st.integers(0, 99))
     @kept
     def restart(self, route: str, which: int) -> None:
         """The process ends without a word, and a new one restores by any route."""
@@ -176,14 +177,14 @@ class RestoreMachine(Base):
 
     # -- checkpoints ------------------------------------------------------------------------------------------------
 
-    @rule(full=st.booleans())
+    @rule(first=_first, full=st.booleans())
     @kept
     def checkpoint(self, full: bool) -> None:
         """A checkpoint, full or of what changed."""
         with self.here.memory.running():
             self.live.checkpoint(full=full)
 
-    @rule(point=_CHECKPOINTS, full=st.booleans())
+    @rule(first=_first, point=_CHECKPOINTS, full=st.booleans())
     @kept
     def crash_in_checkpoint(self, point: str, full: bool) -> None:
         """The process dies while it writes a checkpoint, and may leave half of one behind."""
@@ -197,7 +198,7 @@ class RestoreMachine(Base):
         self.disk.disarm()
 
     @precondition(lambda self: self.checkpoints())
-    @rule(which=st.integers(0, 99), how=_DAMAGE, place=st.integers(0, 10_000))
+    @rule(first=_first, which=st.integers(0, 99), how=_DAMAGE, place=st.integers(0, 10_000))
     @kept
     def damage_checkpoint(self, which: int, how: str, place: int) -> None:
         """A stored checkpoint is changed, shortened or deleted behind the run's back."""
@@ -219,7 +220,7 @@ class RestoreMachine(Base):
 
     # -- others -----------------------------------------------------------------------------------------------------
 
-    @rule(theirs=_command, ours=_command)
+    @rule(first=_first, theirs=_command, ours=_command)
     @kept
     def second_writer(self, theirs: Any, ours: Any) -> None:
         """Another process appends; ours, which has not seen it, must not win the same position."""
@@ -244,7 +245,7 @@ class RestoreMachine(Base):
         self.compare(second, answer, self.twin_asked(second))
 
     @precondition(lambda self: self.bench.old_facts is not None)
-    @rule(fact=_old_fact)
+    @rule(first=_first, fact=_old_fact)
     @kept
     def old_event(self, fact: Any) -> None:
         """An event that an older version of the projection wrote is met; it counts as what it is lifted to."""
@@ -265,7 +266,7 @@ class RestoreMachine(Base):
 
     # -- the past ---------------------------------------------------------------------------------------------------
 
-    @rule(position=st.integers(0, 999), start=_ROUTES, which=st.integers(0, 99), probes=_probes)
+    @rule(first=_first, position=st.integers(0, 999), start=_ROUTES, which=st.integers(0, 99), probes=_probes)
     @kept
     def look_back(self, position: int, start: str, which: int, probes: list[Any]) -> None:
         """The state as of any position, by any route, and what it would answer next."""
@@ -297,7 +298,7 @@ class RestoreMachine(Base):
             raise
 
     @precondition(lambda self: self.twin.position)
-    @rule(position=st.integers(0, 999), go_on=st.booleans(), crash=_FORKS)
+    @rule(first=_first, position=st.integers(0, 999), go_on=st.booleans(), crash=_FORKS)
     @kept
     def fork(self, position: int, go_on: bool, crash: str | None) -> None:
         """A run of its own from any position; with ``go_on`` the rest of the test happens there."""
@@ -325,7 +326,7 @@ class RestoreMachine(Base):
                 self.go_on_as(forked, past, apart)
 
     @precondition(lambda self: self.bench.home is not None and self.elsewhere and self.twin.position)
-    @rule(probes=_probes)
+    @rule(first=_first, probes=_probes)
     @kept
     def replay_elsewhere(self, probes: list[Any]) -> None:
         """The run is replayed in a process with another hash seed, clock, time zone and locale, which then answers."""

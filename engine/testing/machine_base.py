@@ -31,12 +31,14 @@ RUN_ID: Final = "run"
 
 
 def kept(function: F) -> F:
-    """Count a rule, and let one that fails leave the journal behind."""
+    """Count a rule, give the commands that come ``first``, and let what fails leave the journal behind."""
 
     @wraps(function)
-    def watched(self: Base, *arguments: Any, **named: Any) -> Any:
+    def watched(self: Base, *arguments: Any, first: Sequence[Any] = (), **named: Any) -> Any:
         type(self).tally[function.__name__] += 1
         try:
+            for command in first:
+                self.ask_both(self.asked(command))
             return function(self, *arguments, **named)
         except HypothesisException:
             raise
@@ -56,6 +58,7 @@ class Base(RuleBasedStateMachine):
     propose: ClassVar[Any] = None
     backend: ClassVar[str] = "memory"
     elsewhere: ClassVar[bool] = True
+    memory: ClassVar[bool] = True
     tally: ClassVar[Counter[str]] = Counter()
     """How often each rule ran, over all machines of this process: what a sweep reports."""
 

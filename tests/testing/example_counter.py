@@ -17,7 +17,7 @@ class Add(CommandModel):
     by: int
 
 
-last = {}  # the bug: what decides must be in the state
+last: dict[str, int] = {}  # the bug: what decides must be in the state
 
 
 def decide(counters, command):

@@ -171,12 +171,12 @@ class HiddenInState(Sound):
 
 
 class ClockInEvolve(Sound):
-    """Puts the time of the fold into the state."""
+    """Puts the hour of the fold into the state: the same for as long as a test runs, and another one tomorrow."""
 
     @staticmethod
     def filled(state: Bags, wire: Wire, seq: int) -> None:
         Sound.filled(state, wire, seq)
-        state.bags.edit(wire[2]).fills = int(time.time())
+        state.bags.edit(wire[2]).fills = int(time.time()) // 3600
 
 
 class HashOrder(Sound):
@@ -341,7 +341,7 @@ _lifts = [0]
 
 def _lifted() -> int:
     _lifts[0] += 1
-    return _lifts[0] % 2
+    return _lifts[0]
 
 
 SOUND = Model((Sound(),))
