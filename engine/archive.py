@@ -107,9 +107,11 @@ def import_lines(journal: Journal, model: Model, lines: Iterable[str], *, run_id
             link = chain
         sealed.append((first, state.seq - first + 1, stored, link))
     done = _done(journal, target, {first + count - 1: link for first, count, _, link in sealed})
+    before = genesis(target)
     for first, count, stored, link in sealed:
         if first > done:
-            journal.append(target, first, count, stored, link)
+            journal.append(target, first, count, stored, link, after=before)
+        before = link
     return target, max(done, state.seq)
 
 

@@ -20,7 +20,7 @@ from engine.core.catalog import Wire
 from engine.core.codec import decode, encode_many
 from engine.core.decider import COMMAND_NOTED, Command, Model, ModelState, Moment, fingerprint_of
 from engine.core.envelope import EVENTS, Commit, Event, Group, events_of, group_of, merge, seal_commit
-from engine.core.errors import CommandMismatch, Conflict, EngineError, InvalidValue, Refused
+from engine.core.errors import CommandMismatch, Conflict, CorruptJournal, InvalidValue, NotFound, Refused
 from engine.core.fields import TIME_MS, check_id
 from engine.core.handle import Outcome
 from engine.restore import Restored, RestoreReport, StartAt, fold, restore
@@ -89,7 +89,7 @@ class Run:
         self._at: Restored = restore(journal, checkpoints, model, self.id, start=start)
         self.restored: RestoreReport = self._at.report
         """How the run was restored when it was opened."""
-        self.checkpoint_error: EngineError | None = None
+        self.checkpoint_error: Exception | None = None
         """Why the last checkpoint by policy could not be written, or None. The commands it followed are durable all
         the same."""
 
@@ -318,7 +318,8 @@ class Run:
             assert sum(len(group[EVENTS]) for group in draft.groups) == state.seq - draft.seq, "folded, but not written"
             stored, link = seal_commit(self._at.link, draft.groups)
             draft.writing = True
-            self._journal.append(self.id, draft.seq + 1, state.seq - draft.seq, stored, link)
+            count = state.seq - draft.seq
+            self._journal.append(self.id, draft.seq + 1, count, stored, link, after=self._at.link)
             draft.writing = False
             draft.written = True
             self._at.link = link
@@ -393,8 +394,28 @@ class Run:
             if lost:
                 self._at = restore(self._journal, self._checkpoints, self._model, self.id)
             else:
-                fold(self._journal, self.id, self._at)
+                try:
+                    fold(self._journal, self.id, self._at)
+                except CorruptJournal as error:
+                    self._not_another(error)
+                    raise
             self._lost = self._behind = False
+
+    def _not_another(self, error: CorruptJournal) -> None:
+        """Raise Conflict when the journal is whole, only not ours: the run was deleted, and perhaps made anew."""
+        try:
+            head = self._journal.existing_head(self.id)
+        except NotFound:
+            pass
+        else:
+            if head.position < self._at.state.seq:
+                return
+            restore(self._journal, self._checkpoints, self._model, self.id)
+        raise Conflict(
+            f"run {self.id!r} was deleted, or made anew, since it was opened",
+            hint="open it again with store.run(); nothing was written",
+            run=self.id,
+        ) from error
 
     def _not_from_within(self) -> None:
         """Refuse what a projection asks of its own run while it decides or folds: the state is half-way there."""
@@ -424,7 +445,7 @@ class Run:
         try:
             self.checkpoint()
             self.checkpoint_error = None
-        except EngineError as error:
+        except Exception as error:  # whatever it is: the command is durable, and must not look as if it had failed
             self.checkpoint_error = error
             _log.warning("run %s: checkpoint at %s not written: %s", self.id, self.position, error)
 
@@ -434,7 +455,7 @@ class Run:
             with self._lock:
                 try:
                     self.checkpoint()
-                except EngineError as error:
+                except Exception as error:
                     self.checkpoint_error = error
 
     def __enter__(self) -> Run:

@@ -44,8 +44,9 @@ class Head:
 class CommitRecorder(Protocol):
     """An ``ApplicationRecorder`` of text ids that also keeps the heads, in the same transaction as the commit."""
 
-    def record(self, run_id: str, first: int, topic: str, state: bytes, head: Head) -> None:
-        """Insert one commit and move the head. Raises eventsourcing's IntegrityError when ``first`` is taken."""
+    def record(self, run_id: str, first: int, topic: str, state: bytes, head: Head, after: bytes | None) -> None:
+        """Insert one commit and move the head. Raises eventsourcing's IntegrityError when ``first`` is taken, or the
+        head does not hold the link ``after``: None for a run that has no head yet."""
         ...
 
     def rows(

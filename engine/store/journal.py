@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from eventsourcing.persistence import IntegrityError
 
-from engine.core.envelope import COMMIT_TOPIC, LINK_BYTES, Commit, open_commit
+from engine.core.envelope import COMMIT_TOPIC, LINK_BYTES, Commit, genesis, open_commit
 from engine.core.errors import Conflict, CorruptJournal, InvalidValue, NotAStore, NotFound, SchemaError
 from engine.core.fields import check_id
 from engine.store.backend import Backend, Head, Origin
@@ -41,12 +41,21 @@ class Journal:
 
     # -- writing ------------------------------------------------------------------------------------------------------
 
-    def append(self, run_id: str, first: int, count: int, stored: bytes, link: bytes) -> None:
-        """Make one commit durable at position ``first``. Raises Conflict when the position is taken,
-        BackendUnavailable."""
+    def append(
+        self, run_id: str, first: int, count: int, stored: bytes, link: bytes, *, after: bytes | None = None
+    ) -> None:
+        """Make one commit durable at position ``first``, where the run ends in the link ``after`` (default: in any).
+
+        Raises Conflict when the position is taken, or the run is another one by now; BackendUnavailable.
+        """
+        if after is None:
+            known = self.head(run_id)
+            after = None if known is None else known.link
+        elif first == 1 and after == genesis(run_id):
+            after = None
         head = Head(run_id, first + count - 1, link)
         try:
-            self._commits.record(run_id, first, COMMIT_TOPIC, stored, head)
+            self._commits.record(run_id, first, COMMIT_TOPIC, stored, head, after)
         except IntegrityError:
             raise Conflict(
                 f"position {first} of run {run_id!r} was taken by another writer",

@@ -45,10 +45,11 @@ class _MemoryCommits(_Indexed, POPOApplicationRecorder):
         super().__init__()
         self._heads: dict[str, Head] = {}
 
-    def record(self, run_id: str, first: int, topic: str, state: bytes, head: Head) -> None:
+    def record(self, run_id: str, first: int, topic: str, state: bytes, head: Head, after: bytes | None) -> None:
         with self._database_lock:
             known = self._heads.get(run_id)
-            if (0 if known is None else known.position) != first - 1 or (known is not None and known.hidden):
+            stands = (0, None, False) if known is None else (known.position, known.link, known.hidden)
+            if stands != (first - 1, after, False):
                 raise IntegrityError(f"the head of run {run_id} is not where this writer left it")
             self.insert_events([StoredEvent(run_id, first, topic, state)])
             insort(self._versions[run_id], first)

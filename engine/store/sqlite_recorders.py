@@ -28,12 +28,10 @@ class SqliteCommits(SQLiteApplicationRecorder):
 
     def __init__(self, datastore: Datastore) -> None:
         super().__init__(datastore)
-        self._first_head = (
-            "INSERT INTO run_heads (run_id, position, link) VALUES (?,?,?) "
-            "ON CONFLICT (run_id) DO UPDATE SET position=excluded.position, link=excluded.link "
-            "WHERE run_heads.position=0 AND run_heads.hidden=0"
+        self._first_head = "INSERT INTO run_heads (run_id, position, link) VALUES (?,?,?)"
+        self._next_head = (
+            "UPDATE run_heads SET position=?, link=? WHERE run_id=? AND position=? AND link=? AND hidden<>1"
         )
-        self._next_head = "UPDATE run_heads SET position=?, link=? WHERE run_id=? AND position=? AND hidden=0"
         self.insert_events_statement = (
             f"INSERT INTO {self.events_table_name} (originator_id, originator_version, topic, state) VALUES (?,?,?,?)"
         )
@@ -66,11 +64,10 @@ class SqliteCommits(SQLiteApplicationRecorder):
             f"INSERT INTO {self.events_table_name} VALUES (old.rowid, '', old.rowid, '{TOMBSTONE}', x''); END",
         ]
 
-    def record(self, run_id: str, first: int, topic: str, state: bytes, head: Head) -> None:
-        if first == 1:
-            move: tuple[str, Sequence[Any]] = (self._first_head, (run_id, head.position, head.link))
-        else:
-            move = (self._next_head, (head.position, head.link, run_id, first - 1))
+    def record(self, run_id: str, first: int, topic: str, state: bytes, head: Head, after: bytes | None) -> None:
+        move: tuple[str, Sequence[Any]] = (self._first_head, (run_id, head.position, head.link))
+        if after is not None:
+            move = (self._next_head, (head.position, head.link, run_id, first - 1, after))
         try:
             self.datastore.write(((self.insert_events_statement, (run_id, first, topic, state)), move), changing=1)
         except sqlite3.IntegrityError as error:
