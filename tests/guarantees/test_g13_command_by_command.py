@@ -107,9 +107,9 @@ def cost_of(store: Store, run: LiveRun, act: Callable[[LiveRun], Any], monkeypat
         touched.add((self.name, key))
         return real_add(self, key, row)
 
-    def record(run_id: str, first: int, topic: str, state: bytes, head: Any) -> None:
+    def record(run_id: str, first: int, topic: str, state: bytes, head: Any, after: Any) -> None:
         stored.append(len(state))
-        real_record(run_id, first, topic, state, head)
+        real_record(run_id, first, topic, state, head, after)
 
     def entering(frame: FrameType, event: str, argument: Any) -> None:
         nonlocal entered
