@@ -155,9 +155,7 @@ class Journal:
             if segment.high is not None:
                 _check_joint(run_id, segment, last, previous)
         assert previous is not None, "a lineage ends with the run's own open segment"
-        if head is None or head.position < last:
-            head = self.head(run_id)  # a commit and its head come together: one that is still behind was not left by us
-        _check_end(run_id, head, last, previous)
+        self._check_last(run_id, head, last, previous)
 
     def commits_backwards(self, run_id: str, *, until: int | None = None) -> Iterator[Commit]:
         """Yield commits from the one that holds ``until`` (default: the last) back to the first, each checked by its
@@ -165,14 +163,19 @@ class Journal:
 
         Of a commit at the joint of a fork only the shared part is yielded. Raises CorruptJournal.
         """
+        head = self.head(run_id)  # before the rows, as above
         for segment in reversed(self.lineage(run_id)):
             ceiling = min((limit for limit in (segment.high, until) if limit is not None), default=None)
             if ceiling is not None and ceiling <= segment.low:
                 continue
+            wanted = ceiling
             expected: int | None = None  # the last position that the next, older, commit must have
             while True:
                 rows = self._rows(segment.run_id, ceiling or 1, lte=ceiling, desc=True, limit=_PAGE_BACK + 1)
-                for (first, topic, stored), older in zip(rows, [*rows[1:], None], strict=True):
+                if not rows and expected is None:
+                    self._check_newest(run_id, head, segment, wanted, segment.low, segment.start)
+                for number, (first, topic, stored) in enumerate(rows):
+                    older = rows[number + 1] if number + 1 < len(rows) else None
                     if older is None and len(rows) > _PAGE_BACK:
                         break  # its link to the row before it is on the next page
                     previous = segment.start if older is None else older[2][:LINK_BYTES]
@@ -184,14 +187,38 @@ class Journal:
                             f"a commit that ends at {expected}",
                             f"one that ends at {commit.last}",
                         )
+                    if segment.high is not None:
+                        commit = truncated(commit, segment.high, previous)
+                    if expected is None:
+                        self._check_newest(run_id, head, segment, wanted, commit.last, commit.link)
                     expected = first - 1
-                    yield commit if segment.high is None else truncated(commit, segment.high, previous)
+                    yield commit
                 if len(rows) <= _PAGE_BACK:
                     if expected is not None and expected != segment.low:
                         found = f"the first one at {expected + 1}"
                         raise CorruptJournal(run_id, segment.low + 1, f"a commit at {segment.low + 1}", found)
                     break
                 ceiling = rows[_PAGE_BACK - 1][0] - 1
+
+    def _check_newest(
+        self, run_id: str, head: Head | None, segment: Segment, wanted: int | None, last: int, link: bytes
+    ) -> None:
+        """Check that the newest commit of a stretch, read backwards, goes as far as the stretch does, or as was
+        wanted."""
+        if segment.high is not None and wanted == segment.high:
+            _check_joint(run_id, segment, last, link)
+        elif segment.high is None and (wanted is None or head is None or wanted >= head.position):
+            self._check_last(run_id, head, last, link)
+        elif wanted is not None and last < wanted:
+            raise CorruptJournal(run_id, last + 1, f"commits up to position {wanted}", f"the last one at {last}")
+
+    def _check_last(self, run_id: str, head: Head | None, last: int, link: bytes) -> None:
+        """Check the last commit that was read against the head, which was read before the commits were."""
+        if head is None or head.position < last:
+            head = self.head(run_id)  # a commit and its head come together: one that is still behind was not left by us
+            if head is not None and head.position > last:
+                return  # and more have come since; whoever reads them checks them
+        _check_end(run_id, head, last, link)
 
     def containing(self, run_id: str, positions: Sequence[int]) -> Iterator[Commit]:
         """Yield, each once and checked by its own link, the commits that hold the given ascending positions."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import Final
 
 from engine.core.codec import encode
 from engine.core.envelope import EVENTS, Commit, Group, genesis
@@ -17,8 +16,6 @@ from engine.core.errors import CorruptJournal
 from engine.store.backend import Head, Origin
 
 __all__ = ["Segment", "cut", "fork_genesis", "lineage", "truncated"]
-
-_DEPTH_MAX: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +44,10 @@ def lineage(run_id: str, head_of: Callable[[str], Head | None]) -> list[Segment]
     """Return the segments of a run, oldest first. Raises CorruptJournal when an origin is missing or the lineage is
     endless."""
     segments: list[Segment] = []
+    seen: set[str] = set()
     name, high, joint = run_id, None, None
-    for _ in range(_DEPTH_MAX):
+    while name not in seen:
+        seen.add(name)
         head = head_of(name)
         if head is None and segments:
             raise CorruptJournal(run_id, high or 0, f"the origin run {name!r}", "no such run")
@@ -59,7 +58,7 @@ def lineage(run_id: str, head_of: Callable[[str], Head | None]) -> list[Segment]
         if origin is None:
             return segments[::-1]
         name, high, joint = origin.run_id, origin.position, origin.link
-    raise CorruptJournal(run_id, 0, f"a lineage of at most {_DEPTH_MAX} forks", "a longer one, or a circle")
+    raise CorruptJournal(run_id, 0, "a lineage that begins somewhere", f"a circle through {name!r}")
 
 
 def cut(commit: Commit, until: int | None) -> list[Group]:
