@@ -55,11 +55,15 @@ class Pool:
             return
         self._idle.append(connection)
         if self.closed:  # meanwhile, by another thread
-            self.close()
+            self.drain()
 
     def close(self) -> None:
         """Close the idle connections; those in use follow when they are given back."""
         self.closed = True
+        self.drain()
+
+    def drain(self) -> None:
+        """Close the idle connections; new ones are made when they are needed."""
         while self._idle:
             try:
                 self._idle.pop().close()
@@ -124,8 +128,8 @@ class Datastore(SQLiteDatastore):
                     cursor = self._begin()
                     yield SQLiteCursor(cursor)
                     cursor.execute("COMMIT")
-                except BaseException:
-                    self._abandon()
+                except BaseException as error:
+                    self._abandon(error)
                     raise
             return
         self._same_process()
@@ -152,8 +156,8 @@ class Datastore(SQLiteDatastore):
                 if changing is not None and cursor.rowcount != changing:
                     raise sqlite3.IntegrityError("the run's head is not where this writer left it")
                 cursor.execute("COMMIT")
-            except BaseException:
-                self._abandon()
+            except BaseException as error:
+                self._abandon(error)
                 raise
 
     def _begin(self) -> sqlite3.Cursor:
@@ -178,15 +182,22 @@ class Datastore(SQLiteDatastore):
                 hint="open it again in the child; SQLite connections must not cross a fork",
             )
 
-    def _abandon(self) -> None:
-        """Roll back; drop a writer that cannot even do that."""
+    def _abandon(self, error: BaseException) -> None:
+        """Roll back; drop a writer that cannot even do that, or to which the database itself has said no."""
         writer = self._writer
-        if writer is not None:
-            try:
-                writer.rollback()
-            except sqlite3.Error:
-                self._writer = None
-                writer.close()
+        if writer is None:
+            return
+        try:
+            writer.rollback()
+        except sqlite3.Error as failed:
+            error = failed
+        if isinstance(error, sqlite3.Error) and not isinstance(error, sqlite3.IntegrityError):
+            # SQLite opens a file for reading only when it cannot open it for writing at that moment, and all
+            # connections of a process share that: one that is kept would go on refusing when the reason is long gone.
+            self._writer = None
+            self._cursor.close()  # while a statement lives, closing the connection closes nothing
+            writer.close()
+            self.pool.drain()
 
     def close(self) -> None:
         if not hasattr(self, "_pid"):  # __init__ failed; the parent calls close() from __del__
