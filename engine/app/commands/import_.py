@@ -69,5 +69,6 @@ def command(file: IO[bytes], run_id: str | None, form: Any, id: str | None, part
         note(f"left out: {printable(json.dumps(lost, ensure_ascii=False))}")
     what = "" if imported.id is None else f" {printable(imported.id)}"
     steps = "" if imported.steps is None else f" in {len(imported.steps)} steps"
-    added = f"{imported.events} events added" if imported.events else "nothing added, it is here already"
+    count = f"{imported.events} event{'s' if imported.events > 1 else ''}"
+    added = f"{count} added" if imported.events else "nothing added, it is here already"
     click.echo(f"run {printable(imported.run)}: {imported.format}{what}{steps}, {added}, position {imported.position}")
