@@ -149,12 +149,15 @@ def refold(ctx: click.Context) -> None:
       refold demo                        kill a writer in mid-run, restore it, prove it identical
       refold import run.json --run r1    bring in the recording of a run
       refold show r1 --tasks --at 12     the task table as of event 12
+      refold why r1 root                 what a task is waiting for, and what led there
+      refold demo --tour                 all of it, step by step
       refold COMMAND --help              what a command does, with an example
+      refold explain CODE                what an error or a finding means, and what to do
 
     \b
     Exit codes:
       0  good
-      1  a finding: 'verify' found a fault, 'demo' could not prove something
+      1  a finding: 'verify' found a fault, 'diff --exit-code' a difference, 'demo' could not prove something
       2  wrong usage: an option, a file or a value that cannot be used; a run or position that is not there
       3  store trouble: missing, not a store, damaged, locked, full, written by a newer refold
      70  a bug in refold, with its traceback

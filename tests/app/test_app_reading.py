@@ -253,7 +253,11 @@ def test_reading_changes_nothing_in_the_store(cli: Cli, nightly: Path) -> None:
     for args in (
         ("runs",),
         ("show", "nightly"),
+        ("show", "nightly", "--contexts"),
         ("history", "nightly"),
+        ("history", "nightly", "--changes", "--newest-first"),
+        ("why", "nightly", "root", "--at-time", 1_700_000_005_000),
+        ("diff", "nightly", 2, "now"),
         ("digest", "nightly"),
         ("restore", "nightly"),
         ("verify", "--all"),

@@ -42,6 +42,17 @@ def test_a_recording_imports_step_by_step(cli: Cli, name: str) -> None:
                 assert ours == recorded, (step, start)
 
 
+def test_where_a_recording_is_not_followed_the_step_says_so(cli: Cli) -> None:
+    """Each step's notes are in the JSON, and listed for people beside the answer; no note, an empty list."""
+    file = Path(__file__).resolve().parents[2] / "fixtures" / "kernel-runs" / "ends_over_children.json"
+    steps = cli("import", file, "--run", "r", "--json").json["steps"]
+    assert all(list(step) == ["step", "position", "notes"] for step in steps)
+    noted = [step for step in steps if step["notes"]]
+    assert noted and len(noted) < len(steps)
+    told = cli("import", file, "--run", "r").err
+    assert all(f"step {step['step']}: {note}" in told for step in noted for note in step["notes"])
+
+
 def test_importing_a_recording_twice_adds_nothing(cli: Cli) -> None:
     """The second time the steps are where they were, no event is added, and the state is the same."""
     first = cli("import", FOLDER / "wf_quota.json", "--json").json
