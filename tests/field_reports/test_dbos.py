@@ -40,6 +40,7 @@ from projections.graph.values import FailCause
 from projections.tasks import PROJECTION as TASKS
 from projections.tasks.transitions import TERMINATIONS
 from tests.engine.kit import NEVER, Ticks, fill, raw, stored_rows, toy_store
+from tests.field_reports.anything import Anything, samples
 from tests.field_reports.at_once import Gate, processes, threads
 from tests.field_reports.surface import readers
 from tests.field_reports.whole_run import live
@@ -635,31 +636,6 @@ def test_every_field_of_every_event_survives_export_and_import(whole: Store) -> 
         assert target.run(run_id).link() == whole.run(run_id).link()
         assert target.view(run_id).state_bytes() == whole.view(run_id).state_bytes()
     assert samples(whole).keys() == {event_type.label for event_type in whole.model.catalog.types}
-
-
-class Anything:
-    """A projection of all event types of refold, which keeps nothing of them."""
-
-    name = "anything"
-    upcasts = ()
-
-    def __init__(self, model: Model) -> None:
-        self.events = tuple(event_type for event_type in model.catalog.types if event_type.number != 1)
-        self.evolve = {event_type.name: lambda state, wire, seq: None for event_type in self.events}
-
-    def initial(self) -> Any:
-        return BankProjection().initial()
-
-    def decide(self, state: Any, command: Any, moment: Any) -> Any:
-        raise NotImplementedError
-
-    def admit(self, state: Any, wire: Any, moment: Any) -> Any:
-        return [wire]
-
-
-def samples(store: Store) -> dict[str, dict[str, Any]]:
-    """The data of one event of each type."""
-    return {event.type: event.data for run_id in ("r", "taken over") for event in store.history(run_id)}
 
 
 def test_no_column_is_left_out_of_an_export(whole: Store) -> None:
