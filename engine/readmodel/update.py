@@ -96,10 +96,11 @@ class Updater:
     def update(self, progress: Progress | None = None) -> Updated:
         """Bring every run to the journal's end; return what was done. A damaged run stops where the damage is, keeps
         no other from moving on, and is named in ``faults`` and in its row. Raises BackendUnavailable, NotAStore."""
-        heads = {head.run_id: head for head in self.journal.heads()}
+        # Rows first, then heads: a run that begins, or moves on, between the two is neither gone nor behind its rows.
         with self.place.translated():
             rows = self.place.database.execute("SELECT run, position, link, fault FROM runs ORDER BY run").fetchall()
         known = {run: At(*rest) for run, *rest in rows}
+        heads = {head.run_id: head for head in self.journal.heads()}
         removed = tuple(run for run in known if run not in heads)
         for run in removed:
             self.forget(run)
@@ -152,6 +153,8 @@ class _Run:
         """Move the run to its end; return whether its row had to change."""
         while True:
             at = self._updater.at(self.run_id)
+            if at is not None and at.position > self._head.position:  # another process saw the run when it was longer
+                self._head = self._updater.journal.head(self.run_id) or self._head
             if at == _end_of(self._head):
                 return False
             try:

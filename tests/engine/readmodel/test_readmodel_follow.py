@@ -174,6 +174,30 @@ def test_many_updaters_and_a_writer_count_every_event_once(store: Store, run: Li
     assert at_rest(path) == fresh(store)
 
 
+def test_what_another_process_took_in_meanwhile_is_no_other_past(
+    store: Store, run: LiveRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An updater that looked at the journal before another one moved the rows further neither starts a run over nor
+    takes a new run for one that is gone."""
+    path = tmp_path / "raced.db"
+    with readmodel(store, path) as slow, readmodel(store, path) as quick:
+        quick.update()
+        heads = store.journal.heads
+
+        def then_others_go_on() -> object:
+            seen = heads()
+            monkeypatch.undo()
+            live(run, actions(31, 20))
+            live(store.run("new"), actions(32, 10))
+            assert set(quick.update().moved) == {"main", "new"}
+            return seen
+
+        monkeypatch.setattr(store.journal, "heads", then_others_go_on)
+        done = slow.update()
+        assert (done.moved, done.started_over, done.removed, done.faults) == ((), (), (), ())
+    assert at_rest(path) == fresh(store)
+
+
 def test_others_read_while_it_is_written(store: Store, run: LiveRun, tmp_path: Path) -> None:
     """Another SQLite connection sees, before, in the midst of and after every transaction, one true position; and the
     journal takes commits meanwhile."""
