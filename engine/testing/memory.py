@@ -8,28 +8,43 @@ within their own package. What hides deeper is left to :mod:`engine.testing.else
 
 from __future__ import annotations
 
+import dis
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from types import CodeType, FunctionType, MethodType, ModuleType
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from engine.core.decider import Model
 
 __all__ = ["Memory", "ProcessMemory"]
 
 _CONTAINERS: Final = (dict, list, set, bytearray, deque)
+_BINDING: Final = frozenset(("STORE_GLOBAL", "DELETE_GLOBAL", "STORE_ATTR", "DELETE_ATTR", "STORE_DEREF"))
 _OURS: Final = ("engine",)  # refold's own machinery keeps caches of pure functions only
 
 
+@dataclass(frozen=True, slots=True)
 class _Slot:
-    """One variable: how to read it and how to bind it anew."""
+    """One variable: its name, how to read it and how to bind it anew."""
 
-    __slots__ = ("get", "put")
+    name: str
+    get: Callable[[], Any]
+    put: Callable[[Any], None]
 
-    def __init__(self, get: Callable[[], Any], put: Callable[[Any], None]) -> None:
-        self.get, self.put = get, put
+
+@dataclass(frozen=True, slots=True)
+class _Bound:
+    """What a variable is bound to in an image, and what that holds when it is a container."""
+
+    value: Any
+    content: Any
+
+
+_Image: TypeAlias = dict[int, Any]
+"""What differs from a process that has just started: number of a variable or container -> what it is or holds."""
 
 
 class Memory:
@@ -37,37 +52,57 @@ class Memory:
 
     def __init__(self, model: Model) -> None:
         self._slots: list[_Slot] = []
-        self._containers: dict[int, Any] = {}
+        self._held: list[Any] = []
         self._caches: list[Any] = []
         self._seen: set[int] = set()
         self._kept: list[Any] = []  # keeps every visited object alive, so that ids stay theirs
+        self._codes: list[CodeType] = []
+        self._attributes: list[tuple[str, dict[str, Any]]] = []  # of functions
         roots = list(_roots(model))
         self._packages = {_package(root) for root in roots} - {None, *_OURS}
         for root in roots:
             self._visit(root)
-        self._pristine = self._image()
+        bound_anew = {name for code in self._codes for name in _stored(code)}
+        for name, attributes in self._attributes:
+            if attributes or name in bound_anew:
+                self._visit(attributes)
+        self._slots = [slot for slot in self._slots if slot.name in bound_anew]
+        self._bound = [slot.get() for slot in self._slots]
+        self._content = [_copied(held) for held in self._held]
 
     def __bool__(self) -> bool:
-        return bool(self._slots or self._containers or self._caches)
+        return bool(self._slots or self._held or self._caches)
 
     def process(self) -> ProcessMemory:
         """Return the memory of a process that has just started."""
-        return ProcessMemory(self, [(bound, _copied(held)) for bound, held in self._pristine])
+        return ProcessMemory(self, {})
 
     # -- images -------------------------------------------------------------------------------------------------------
 
-    def _image(self) -> list[tuple[Any, Any]]:
-        image: list[tuple[Any, Any]] = [(slot.get(), None) for slot in self._slots]
-        image += [(held, _copied(held)) for held in self._containers.values()]
-        extra = [bound for bound, _ in image if isinstance(bound, _CONTAINERS) and id(bound) not in self._containers]
-        return image + [(held, _copied(held)) for held in extra]  # bound since: they belong to this image alone
+    def image(self) -> _Image:
+        """Return what differs now from a process that has just started."""
+        held = [
+            (number, _copied(now))
+            for number, (now, first) in enumerate(zip(self._held, self._content, strict=True))
+            if (list(now) if type(now) is deque else now) != first
+        ]
+        bound = [
+            (~number, _Bound(now, _copied(now)))
+            for number, (slot, first) in enumerate(zip(self._slots, self._bound, strict=True))
+            if (now := slot.get()) is not first
+        ]
+        return dict(held + bound)
 
-    def _install(self, image: list[tuple[Any, Any]]) -> None:
-        for slot, (bound, _) in zip(self._slots, image, strict=False):
-            if slot.get() is not bound:
-                slot.put(bound)
-        for held, content in image[len(self._slots) :]:
-            _refill(held, content)
+    def install(self, image: _Image, instead_of: _Image) -> None:
+        """Make the memory what an image says, where it is now what another one says."""
+        for number in {**instead_of, **image}:
+            if number >= 0:
+                _refill(self._held[number], _copied(image.get(number, self._content[number])))
+                continue
+            bound = image.get(number)
+            self._slots[~number].put(self._bound[~number] if bound is None else bound.value)
+            if bound is not None and isinstance(bound.value, _CONTAINERS):
+                _refill(bound.value, _copied(bound.content))
         for cache in self._caches:
             cache.cache_clear()
 
@@ -78,7 +113,7 @@ class Memory:
             return
         if isinstance(value, _CONTAINERS):
             self._remember(value)
-            self._containers[id(value)] = value
+            self._held.append(value)
             for item in list(value.values()) if isinstance(value, dict) else list(value):
                 if callable(item) or hasattr(item, "__dict__"):
                     self._visit(item)
@@ -113,15 +148,15 @@ class Memory:
         self._remember(function)
         for part in (*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()):
             self._visit(part)
-        for cell in function.__closure__ or ():
-            self._variable(cell, "cell_contents")
+        for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+            self._cell(name, cell)
         if _package(function) not in self._packages:
             return
-        if function.__dict__:
-            self._visit(function.__dict__)
+        self._attributes.append((function.__name__, function.__dict__))
         wrapped = getattr(function, "__wrapped__", None)
         if wrapped is not None:
             self._visit(wrapped)
+        self._codes.append(function.__code__)
         names = set(_names(function.__code__))
         self._namespace(function.__globals__, names)
 
@@ -138,18 +173,18 @@ class Memory:
                 self._item(space, name)
 
     def _item(self, space: dict[str, Any], name: str) -> None:
-        self._slots.append(_Slot(lambda: space.get(name), lambda value: space.__setitem__(name, value)))
+        self._slots.append(_Slot(name, lambda: space.get(name), lambda value: space.__setitem__(name, value)))
         self._visit(space[name])
 
-    def _variable(self, owner: Any, name: str) -> None:
-        if id(owner) in self._seen:
+    def _cell(self, name: str, cell: Any) -> None:
+        if id(cell) in self._seen:
             return
-        self._remember(owner)
+        self._remember(cell)
         try:
-            value = getattr(owner, name)
-        except ValueError:  # an empty cell
+            value = cell.cell_contents
+        except ValueError:  # empty until the function around it has run on
             return
-        self._slots.append(_Slot(lambda: getattr(owner, name), lambda new: setattr(owner, name, new)))
+        self._slots.append(_Slot(name, lambda: cell.cell_contents, lambda new: setattr(cell, "cell_contents", new)))
         self._visit(value)
 
     def _class(self, kind: type[Any]) -> None:
@@ -172,34 +207,35 @@ class Memory:
 class ProcessMemory:
     """The memory of one simulated process. Inside ``with`` it is the memory that the functions see."""
 
-    def __init__(self, memory: Memory, image: list[tuple[Any, Any]]) -> None:
+    def __init__(self, memory: Memory, image: _Image) -> None:
         self._memory = memory
         self._image = image
-        self._outside: list[tuple[Any, Any]] | None = None
+        self._running = False
 
     def branch(self) -> ProcessMemory:
         """Return the memory of another process that remembers the same; this one is left as it is."""
-        return ProcessMemory(self._memory, [(bound, _copied(held)) for bound, held in self._image])
+        return ProcessMemory(self._memory, {number: _copied(content) for number, content in self._image.items()})
 
     @contextmanager
     def running(self) -> Iterator[None]:
         """Run a block as this process; what it leaves behind is there the next time, and nowhere else."""
-        if not self._memory or self._outside is not None:  # nothing to keep apart, or running already
+        if not self._memory or self._running:  # nothing to keep apart, or running already
             yield
             return
         memory = self._memory
-        self._outside = memory._image()
-        memory._install(self._image)
+        outside = memory.image()
+        memory.install(self._image, outside)
+        self._running = True
         try:
             yield
         finally:
-            self._image = memory._image()
-            outside, self._outside = self._outside, None
-            memory._install(outside)
+            self._running = False
+            self._image = memory.image()
+            memory.install(outside, self._image)
 
 
 def _attribute(owner: Any, name: str) -> _Slot:
-    return _Slot(lambda: vars(owner).get(name), lambda value: setattr(owner, name, value))
+    return _Slot(name, lambda: vars(owner).get(name), lambda value: setattr(owner, name, value))
 
 
 def _roots(model: Model) -> Iterator[Any]:
@@ -238,6 +274,21 @@ def _names(code: CodeType) -> Iterator[str]:
             yield from _names(constant)
 
 
+def _stored(code: CodeType) -> Iterator[str]:
+    """Yield the names of variables and attributes that a function's code and the code inside it bind, and of the
+    variables whose attributes it binds."""
+    last = None
+    for instruction in dis.get_instructions(code):
+        if instruction.opname in _BINDING:
+            yield instruction.argval
+            if last is not None and last.opname == "LOAD_GLOBAL":
+                yield last.argval
+        last = instruction
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _stored(constant)
+
+
 def _copied(value: Any) -> Any:
     """Return a copy of a container and the containers in it; everything else is shared."""
     if isinstance(value, dict):
@@ -246,6 +297,8 @@ def _copied(value: Any) -> Any:
         return [_copied(item) for item in value]
     if isinstance(value, (set, bytearray)):
         return value.copy()
+    if isinstance(value, _Bound):
+        return _Bound(value.value, _copied(value.content))
     return value
 
 

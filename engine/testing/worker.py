@@ -75,12 +75,12 @@ def _answered(question: Question, found: Any) -> bytes:
     try:
         if isinstance(found, Exception):
             raise found
-        return pickle.dumps(replay(question, found))
+        return pickle.dumps(replay(question, *found))
     except BaseException:
         return pickle.dumps(Report(error=traceback.format_exc(limit=-4)))
 
 
-def replay(question: Question, model: Model) -> Report:
+def replay(question: Question, model: Model, memory: Memory) -> Report:
     """Restore a run by every route and ask in each state what is to be asked."""
     store = Store(connect("memory:"), model)
     link, seq, ends = genesis(question.run_id), 1, [0]
@@ -91,8 +91,6 @@ def replay(question: Question, model: Model) -> Report:
         seq += count
         ends.append(seq - 1)
     asked = pickle.loads(question.asked)
-
-    memory = Memory(model)
 
     def route(name: str) -> Route:
         with memory.process().running():
@@ -109,11 +107,12 @@ def replay(question: Question, model: Model) -> Report:
 
 
 def load(home: Home) -> Any:
-    """Return the model of a home; an exception, to be raised later, when it cannot be had."""
+    """Return the model of a home and its memory; an exception, to be raised later, when they cannot be had."""
     name, file, attribute = home
     try:
         found = getattr(_module(name, file), attribute)
-        return found if isinstance(found, Model) else Model((found,))
+        model = found if isinstance(found, Model) else Model((found,))
+        return model, Memory(model)
     except Exception as error:
         return error
 
