@@ -67,7 +67,8 @@ def in_words(changes: Sequence[FieldChange]) -> str:
     words = []
     for of_one in by_record.values():
         if all(change.before is None for change in of_one) and len(of_one) > 3:
-            told = ", ".join(f"{c.field} {shown(c.after)}" for c in of_one if c.after not in _EMPTY)
+            says = [c for c in of_one if c.after not in _EMPTY and c.after != c.id]
+            told = ", ".join(f"{c.field} {shown(_told(c.after))}" for c in says)
             words.append(f"{of_one[0].subject} is new: {told}")
         else:
             words += [f"{c.subject}.{c.field}: {shown(c.before)} -> {shown(c.after)}" for c in of_one]
