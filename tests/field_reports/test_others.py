@@ -1,4 +1,4 @@
-"""What users of other event stores and agent runtimes reported (rows X2 to X27 of ``rows_k_z_x_e.py``): snapshots that
+"""What users of other event stores and agent runtimes reported (the X rows of ``rows_k_z_x_e.py``): snapshots that
 count twice, conflicts that are swallowed, locks that are held too long. None of it can happen here."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What users of runtimes with a task table reported (rows K1 to K26 of ``rows_k_z_x_e.py``): checkpoints that cost a
+"""What users of runtimes with a task table reported (the K rows of ``rows_k_z_x_e.py``): checkpoints that cost a
 commit, denials that are lost, budgets that leak, writers that are stale. None of it can happen here."""
 
 from __future__ import annotations

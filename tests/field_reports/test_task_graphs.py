@@ -1,4 +1,4 @@
-"""What users of a task graph runtime reported (rows Z1 to Z32 of ``rows_k_z_x_e.py``): rejections that nobody sees,
+"""What users of a task graph runtime reported (the Z rows of ``rows_k_z_x_e.py``): rejections that nobody sees,
 stores that differ, setups that overwrite, journals with rows missing. None of it can happen here. (Most of the rows are
 about graphs and are tested with them.)"""
 
