@@ -26,7 +26,8 @@ def _progress(state: GraphState, graph: str, number: int) -> ProgressRow:
     row = state.progress.get((graph, number))
     if row is None:
         size = state.index(graph).size
-        raise NotFound(f"graph {graph!r} has no node {number}", hint=f"its nodes are 0..{size - 1}", graph=graph)
+        hint = f"its nodes are 0..{size - 1}" if size else "the run was cut before its first node came"
+        raise NotFound(f"graph {graph!r} has no node {number}", hint=hint, graph=graph)
     return row
 
 
