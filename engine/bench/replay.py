@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -65,10 +66,8 @@ def p4_replay(setting: Setting) -> Row:
     return Row("P4", p4_replay.__doc__ or "", "<=", 0.8, left, right, setting.rounds)
 
 
-def aggregates_of(path: Path, tasks: int) -> Application[Any]:
-    """Return an eventsourcing application on SQLite that holds the forest, an aggregate a task, as its documentation
-    builds one."""
-    from eventsourcing.application import Application
+@cache  # eventsourcing takes a class of one name only once
+def _task_class() -> Any:
     from eventsourcing.domain import Aggregate, event
 
     class Task(Aggregate):
@@ -85,14 +84,22 @@ def aggregates_of(path: Path, tasks: int) -> Application[Any]:
             self.tokens += tokens
             self.turns += turns
 
+    return Task
+
+
+def aggregates_of(path: Path, tasks: int) -> Application[Any]:
+    """Return an eventsourcing application on SQLite that holds the forest, an aggregate a task."""
+    from eventsourcing.application import Application
+
+    task_class = _task_class()
     application: Application[Any] = Application(
         env={"PERSISTENCE_MODULE": "eventsourcing.sqlite", "SQLITE_DBNAME": str(path)}
     )
-    live: dict[str, Task] = {}
+    live: dict[str, Any] = {}
     for name, data in forest(tasks):
         task = live.get(data["task_id"])
         if task is None:
-            task = live[data["task_id"]] = Task(data["task_id"])
+            task = live[data["task_id"]] = task_class(data["task_id"])
         elif name == "task.usage_reported":
             task.usage(data["tokens"], data["turns"])
         else:
