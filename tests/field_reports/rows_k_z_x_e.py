@@ -8,9 +8,7 @@ from typing import NamedTuple
 
 __all__ = ["ROWS", "Row"]
 
-FOLLOWERS = "comes with: followers. Readers ask here, the read model too: nothing is pushed, so nothing is lost on the way"
-    "comes with: followers. Readers ask here, the read model too; nothing is pushed, so nothing can be lost or stall"
-)
+FOLLOWERS = "comes with: followers. Every reader asks, the read model too: nothing is pushed, so nothing gets lost"
 
 
 class Row(NamedTuple):
