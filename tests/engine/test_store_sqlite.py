@@ -350,7 +350,7 @@ def _open_and_write(path: str, number: int, gate: Any, results: Any) -> None:
 
 
 def test_many_processes_may_open_a_new_store_at_once(tmp_path: Path) -> None:
-    """Sixteen processes that find no store make one, together, and each writes its run."""
+    """D35: sixteen processes that find no store make one, together, and each writes its run."""
     context = multiprocessing.get_context("fork")
     gate, results = context.Event(), context.Queue()
     path = str(tmp_path / "refold.db")
