@@ -35,8 +35,8 @@ Home = tuple[str, str, str]
 def home_of(model: Any) -> Home | None:
     """Return where a model (or projection) can be imported from, None when it is no module's attribute.
 
-    Never a script: importing it elsewhere would run it. A module that is no test comes first, the one that was imported
-    last among equals: that is the one that others have it from.
+    Never a script: importing it elsewhere would run it. Of several modules that have it the one is taken that its
+    functions are from, else one that is no test.
     """
     found: list[Home] = []
     for name, module in list(sys.modules.items()):
@@ -44,7 +44,18 @@ def home_of(model: Any) -> Home | None:
         if file is None or name == "__main__":
             continue
         found += [(name, file, attribute) for attribute, value in list(vars(module).items()) if value is model]
-    return max(reversed(found), key=lambda home: not home[0].rpartition(".")[2].startswith("test_"), default=None)
+    makers = {_maker(part) for part in getattr(model, "projections", (model,))}
+
+    def fitness(home: Home) -> tuple[bool, bool]:
+        last = home[0].rpartition(".")[2]
+        return home[0] in makers, not last.startswith("test_") and last != "conftest"
+
+    return max(reversed(found), key=fitness, default=None)
+
+
+def _maker(projection: Any) -> str | None:
+    decide = getattr(projection, "_decide", None)  # a plain projection's own
+    return getattr(decide, "__module__", None) or type(projection).__module__
 
 
 def keep_journal(name: str, lines: Iterable[str]) -> Path | None:

@@ -1,0 +1,103 @@
+"""The pytest plugin, as another project meets it: seeds, stores, and the journal of a failure."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+TESTS = """
+import pytest
+from engine.core.errors import Refused
+from engine.testing import SimulatedCrash, restore_machine
+from hypothesis import settings, Phase
+from counter import COUNTERS
+
+def test_random(refold_random, refold_seed):
+    print("drew", refold_random.randrange(10**9), "of", refold_seed)
+    assert refold_random.randrange(2) == 5, "to see the seed"
+
+def test_store(refold_store):
+    assert refold_store.run("r").position == 0 and refold_store.model.by_name.keys() == {"counters"}
+
+def test_crash(refold_crashable):
+    refold_crashable.arm("append.before")
+    from counter import Add
+    with pytest.raises(SimulatedCrash):
+        refold_crashable.store.run("r").submit(Add(counter="a", by=1))
+    assert refold_crashable.reopen().run("r").position == 0
+
+class TestCounters(restore_machine(COUNTERS).TestCase):
+    settings = settings(max_examples=30, stateful_step_count=8, database=None, deadline=None, phases=[Phase.generate])
+"""
+
+CONFTEST = """
+import pytest
+from counter import COUNTERS
+
+@pytest.fixture
+def refold_model():
+    return COUNTERS
+"""
+
+
+def pytest_in(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run pytest in a folder with the two plugins and no others."""
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join((str(ROOT), str(folder))),
+        "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+    }
+    environment.pop("REFOLD_FAILURES", None)
+    plugins = ("-p", "_hypothesis_pytestplugin", "-p", "engine.testing.plugin", "-p", "no:cacheprovider")
+    command = [sys.executable, "-m", "pytest", *plugins, *arguments, str(folder)]
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A project of somebody else's, with a projection and tests."""
+    folder = tmp_path_factory.mktemp("project")
+    example = (ROOT / "tests" / "testing" / "example_counter.py").read_text(encoding="utf-8")
+    (folder / "counter.py").write_text(example.replace("TestCounters = ", "Machine = "), encoding="utf-8")
+    (folder / "conftest.py").write_text(CONFTEST, encoding="utf-8")
+    (folder / "test_counter.py").write_text(TESTS, encoding="utf-8")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def ran(project: Path) -> str:
+    """What pytest said when it ran all of the project's tests."""
+    return pytest_in(project, "--refold-failures", str(project / "kept")).stdout
+
+
+def test_stores_seeds_and_failures_in_another_project(project: Path, ran: str) -> None:
+    """The seed is printed first and with the failure; the stores have the project's model; a machine that fails leaves
+    a journal where it was told to."""
+    (seed,) = set(re.findall(r"--refold-seed=(\d+)", ran))
+    assert ran.count(f"seed {seed}") >= 2, ran
+    assert "2 failed, 2 passed" in ran, ran
+    assert f"REFOLD_MODEL=counter:COUNTERS refold import {project / 'kept' / 'counters.jsonl'}" in ran
+    assert (project / "kept" / "counters.jsonl").exists()
+
+
+def test_a_seed_that_is_given_again_gives_the_same(project: Path, ran: str) -> None:
+    """What was drawn under a seed is drawn again under it."""
+    ((number, seed),) = re.findall(r"drew (\d+) of (\d+)", ran)
+    again = pytest_in(project, f"--refold-seed={seed}", "-k", "test_random").stdout
+    assert re.findall(r"drew (\d+) of (\d+)", again) == [(number, seed)]
+
+
+def test_the_plugin_is_declared_and_light() -> None:
+    """pytest finds it by its entry point; loading it loads neither Hypothesis nor the engine."""
+    assert 'refold = "engine.testing.plugin"' in (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    heavy = ("hypothesis", "eventsourcing", "pydantic", "cbor2")
+    code = f"import engine.testing.plugin, sys; print(*set({heavy}) & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == []
