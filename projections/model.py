@@ -49,6 +49,8 @@ def _graph_recovered(states: Mapping[str, Any], wire: Wire, moment: Moment) -> S
 
 def _items_settle(states: Mapping[str, Any], wire: Wire, moment: Moment) -> Sequence[Wire]:
     """Plan items bound to a task settle when the task is done."""
+    if wire[2] not in states["contexts"].bound:
+        return ()
     ok = wire[0] == FINISHED.tag and wire[3] == "completed"
     return settle_bound_items(states, wire[2], ok, moment)
 

@@ -172,7 +172,9 @@ class Catalog:
     def check(self, name: str, data: Mapping[str, Any]) -> Wire:
         """Return the stored form of a named event with checked values. ``name`` may carry its version. Raises
         SchemaError, InvalidValue, LimitExceeded."""
-        event_type = self.by_name.get(name.partition("/")[0])
-        if event_type is None or ("/" in name and name != event_type.label):
-            raise self.unknown(name)
+        event_type = self.by_name.get(name)
+        if event_type is None:
+            event_type = self.by_name.get(name.partition("/")[0])
+            if event_type is None or name != event_type.label:
+                raise self.unknown(name)
         return event_type.check(data)

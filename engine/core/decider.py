@@ -305,7 +305,6 @@ class Model:
     owner: Mapping[Tag, Projection] = field(init=False)
     reacting: Mapping[Tag, tuple[Reaction, ...]] = field(init=False)
     guarded: Mapping[Tag, tuple[Guard, ...]] = field(init=False)
-    special: frozenset[Tag] = field(init=False)
     fingerprint: bytes = field(init=False)
 
     def __post_init__(self) -> None:
@@ -321,7 +320,6 @@ class Model:
         )
         put(self, "reacting", {catalog.by_name[name].tag: reactions for name, reactions in self.reactions.items()})
         put(self, "guarded", {catalog.by_name[name].tag: guards for name, guards in self.guards.items()})
-        put(self, "special", frozenset(self.reacting) | frozenset(self.guarded))
         put(self, "fingerprint", self._fingerprint())
 
     def _fingerprint(self) -> bytes:
@@ -353,50 +351,56 @@ class Model:
         Raises Refused; the caller puts the state back.
         """
         projection = self.by_name[command.projection]
-        return self._settle(state, projection.decide(state.parts[projection.name], command, moment), moment)
+        first = moment.seq
+        drafts = list(projection.decide(state.parts[projection.name], command, moment))
+        return self._settle(state, drafts, moment, first)
 
     def admit(self, state: ModelState, wires: Sequence[Wire], moment: Moment) -> list[Wire]:
         """As :meth:`decide`, for facts that another runtime decided, each checked against the state that those before
         it left."""
         events: list[Wire] = []
         owner, parts, handlers = self.owner, state.parts, state.handlers
-        special = self.special
+        reacting, guarded = self.reacting, self.guarded
         first = moment.seq
         for fact in wires:
             projection = owner.get(fact[0])
             if projection is None:
                 raise Refused("the engine's own events cannot be ingested", hint="give the facts of a projection")
-            admitted = projection.admit(parts[projection.name], fact, moment)
-            if fact[0] in special or len(admitted) != 1 or admitted[0][0] in special:
-                events += self._settle(state, admitted, moment)
-            else:
-                state.seq += 1
-                handlers[admitted[0][0]](admitted[0], state.seq)  # a projection may record the fact as another event
-                events.append(admitted[0])
             moment.seq = first + len(events)
+            admitted = projection.admit(parts[projection.name], fact, moment)
+            if len(admitted) == 1 and admitted[0][0] not in guarded:  # nearly always
+                wire = admitted[0]
+                state.seq += 1
+                handlers[wire[0]](wire, state.seq)  # a projection may record the fact as another event
+                events.append(wire)
+                if wire[0] in reacting:
+                    self._follow(state, events, len(events) - 1, moment, first)
+            else:
+                events += self._settle(state, list(admitted), moment, first + len(events))
         return events
 
-    def _settle(self, state: ModelState, drafts: Sequence[Wire], moment: Moment) -> list[Wire]:
-        """Fold the drafts, then let the other projections react to each in turn until nothing follows."""
-        events = list(drafts)
+    def _settle(self, state: ModelState, events: list[Wire], moment: Moment, first: int) -> list[Wire]:
+        """Fold the drafts of a decision that begins at ``first``, and what follows from them; return all of it."""
         for wire in events:
             for guard in self.guarded.get(wire[0], ()):
                 guard(state.parts, wire)
         for wire in events:
             state.apply_wire(wire)
-        if not self.reacting:
-            return events
-        done = 0
+        if self.reacting:
+            self._follow(state, events, 0, moment, first)
+        return events
+
+    def _follow(self, state: ModelState, events: list[Wire], done: int, moment: Moment, first: int) -> None:
+        """Let the other projections react to each event from index ``done`` on, in turn, until nothing follows."""
         while done < len(events):
             for react in self.reacting.get(events[done][0], ()):
-                at = Moment(moment.run_id, moment.seq + len(events), moment.at_ms, moment.actor)
-                for wire in react(state.parts, events[done], at):
+                moment.seq = first + len(events)
+                for wire in react(state.parts, events[done], moment):
                     if wire[1] == 0:
                         wire[1] = len(events) - done
                     events.append(wire)
                     state.apply_wire(wire)
             done += 1
-        return events
 
 
 def fingerprint_of(command: Command) -> bytes:
