@@ -146,6 +146,8 @@ def test_find_agrees_with_a_scan(chosen: list[Step], data: st.DataObject) -> Non
             where: dict[Any, Any] = {}
             for column in data.draw(st.lists(st.sampled_from(shape.columns), max_size=2)):
                 value = data.draw(st.sampled_from(rows))[column.name] if rows else None
+                if column.kind == "whole" and isinstance(value, float):
+                    continue  # a sum above 2^63-1, about right as documented: nothing to look up by
                 if column.kind == "json" and value is not None:
                     path = data.draw(st.sampled_from(list(_paths(value))))
                     where[(column.name, *path)] = _inside(value, list(path))[1]
@@ -202,7 +204,7 @@ def test_search_takes_any_text_as_words(words: str) -> None:
         run = store.run("r")
         run.contexts.create("c")
         run.contexts.append("c", {"role": "user", "text": f"before {words} after"})
-        run.contexts.append("c", {"role": "user", "text": "something else"})
+        run.contexts.append("c", {"role": "user", "text": "\u2603"})
         with store.readmodel() as model:
             if not words.replace("\0", " ").split():
                 with pytest.raises(InvalidValue, match="no word"):
