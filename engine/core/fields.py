@@ -33,7 +33,8 @@ class FieldType(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """A field type made of a label and a check function. ``arguments``: the inner types, or the labels to choose from."""
+    """A field type made of a label and a check function. ``arguments``: the inner types, or the labels to choose
+    from."""
 
     label: str
     check: Callable[[Any], Any]

@@ -17,6 +17,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -63,7 +64,7 @@ def chosen(count: int, at_most: int | None, dice: random.Random) -> list[int]:
     if at_most is None or at_most >= count:
         return list(range(count))
     edges = [index * count // at_most for index in range(at_most + 1)]
-    return [dice.randrange(low, high) for low, high in zip(edges, edges[1:], strict=False)]
+    return [dice.randrange(low, high) for low, high in pairwise(edges)]
 
 
 @contextmanager

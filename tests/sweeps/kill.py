@@ -56,8 +56,8 @@ class KillSweep:
                 done = _killed(made, where, point)
                 tally.points += 1
                 tally.notes[made.name] += 1
-                for problem in examine(made, where, done):
-                    tally.violations.append(f"kill chunk {number} ({made.name}, seed {made.seed}) point {point}: {problem}")
+                title = f"kill chunk {number} ({made.name}, seed {made.seed}) point {point}"
+                tally.violations += [f"{title}: {problem}" for problem in examine(made, where, done)]
         return tally
 
 

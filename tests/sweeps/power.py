@@ -24,7 +24,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from engine.store import sqlite_connections as backend
 from tests.sweeps.harness import Tally, chosen, seed_of
 from tests.sweeps.kill import WRITING, acknowledged, forbidden, prepared, small_wal
 from tests.sweeps.ptrace import Traced
@@ -81,7 +80,7 @@ class _File:
     def versions(self, number: int) -> list[bytes]:
         """Return what a sector may hold: the flushed bytes first, then every later version, each once."""
         before = self.flushed[number * SECTOR : (number + 1) * SECTOR]
-        return list(dict.fromkeys([before.ljust(SECTOR, b"\0"), *(v.ljust(SECTOR, b"\0") for v in self.sectors[number])]))
+        return list(dict.fromkeys(version.ljust(SECTOR, b"\0") for version in (before, *self.sectors[number])))
 
     def built(self, pick: Callable[[int, int], int], size: int) -> bytes:
         """Return the bytes when ``pick(sector, versions)`` says which version of each unflushed sector is there."""
@@ -310,8 +309,9 @@ class PowerSweep:
                 seen.add(mark)
                 _build(where, files, dice)
                 tally.points += 1
-                for problem in examine(made, where, disk.done, go_on=dice.random() < 0.1):
-                    tally.violations.append(f"{title} ({made.name}, seed {made.seed}) cut {at} state {index}: {problem}")
+                broken = examine(made, where, disk.done, go_on=dice.random() < 0.1)
+                there = f"{title} ({made.name}, seed {made.seed}) cut {at} state {index}"
+                tally.violations += [f"{there}: {problem}" for problem in broken]
 
 
 def _build(where: Path, files: dict[str, bytes], dice: random.Random) -> None:

@@ -15,6 +15,7 @@ import struct
 import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Final
 
 __all__ = ["Call", "Forbidden", "Traced", "why_forbidden"]
@@ -235,7 +236,7 @@ class Traced:
         if fd == self._also:
             return self._folder
         try:
-            return os.readlink(f"/proc/{self.pid}/fd/{fd}")
+            return str(Path(f"/proc/{self.pid}/fd/{fd}").readlink())
         except OSError:
             return ""
 

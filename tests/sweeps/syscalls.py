@@ -13,6 +13,7 @@ import shutil
 import signal
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -80,7 +81,8 @@ class SyscallsSweep:
                 tally.points += 1
                 what = "short" if error == SHORT else errno.errorcode[error]
                 tally.notes[f"{calls[index]} {what}"] += 1
-                title = f"syscalls chunk {number} ({made.name}, seed {made.seed}) call {index} {calls[index]} {what} x{lasting}"
+                title = f"syscalls chunk {number} ({made.name}, seed {made.seed}) call {index} {calls[index]} {what}"
+                title += f" x{lasting}"
                 tally.violations += [f"{title}: {problem}" for problem in problems]
         return tally
 
@@ -144,7 +146,7 @@ def _stubborn(made: Script, where: Path, say: Callable[[int], None], report: Pat
     """Play a script in a process whose calls fail now and then: give every failed step again, and note in ``report``
     what should not have been."""
     problems: list[str] = []
-    with within(120):
+    with within(60):
         store = _insisted(made, lambda: made.open(where), problems)
         player = Player(store, where)
         for number, act in enumerate(made.steps):
@@ -221,22 +223,21 @@ def _by_limit(made: Script, start: Path, where: Path, tally: Tally, count: int) 
             try:
                 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
                 resource.setrlimit(resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
-                try:
+                with suppress(EngineError, OSError):
                     made.play(where, lambda _: None)
-                except (EngineError, OSError):
-                    pass
                 code = 0
             finally:
                 os._exit(code)
         _, status = os.waitpid(pid, 0)
         tally.points += 1
+        title = f"syscalls ({made.name}, seed {made.seed}) files up to {limit} bytes"
         if status:
-            tally.violations.append(f"syscalls ({made.name}, seed {made.seed}) files up to {limit} bytes: status {status}")
+            tally.violations.append(f"{title}: status {status}")
         with made.open(where) as store:
             world = world_of(store)
         allowed = [world for worlds in (*made.between, made.worlds) for world in worlds]
         if world not in allowed:
-            tally.violations.append(f"syscalls ({made.name}, seed {made.seed}) files up to {limit} bytes: {world}")
+            tally.violations.append(f"{title}: {world}")
 
 
 SWEEP = SyscallsSweep()
