@@ -45,6 +45,8 @@ def _process(*args: str, cwd: Path, **more: object) -> subprocess.Popen[bytes]:
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
+        # A shell starts what it runs in the background with SIGINT ignored, and everything below inherits that.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         **more,  # type: ignore[call-overload]
     )
 

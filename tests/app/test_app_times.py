@@ -54,7 +54,7 @@ def test_what_is_no_time_is_refused(text: str) -> None:
 )
 def test_a_time_between_two_milliseconds_is_rounded_as_asked(moment: datetime, zone: timezone) -> None:
     """Down for as-of, up for since and before; whatever zone the same moment is written in."""
-    exact = (moment.replace(tzinfo=UTC) - datetime(1970, 1, 1, tzinfo=UTC)) / timedelta(microseconds=1)
+    exact = (moment.replace(tzinfo=UTC) - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
     text = moment.replace(tzinfo=UTC).astimezone(zone).isoformat()
     assert parse_time(text) == exact // 1000
     assert parse_time(text, "up") == -(-exact // 1000)

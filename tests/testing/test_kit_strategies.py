@@ -99,7 +99,8 @@ def test_every_projection_has_its_commands() -> None:
     """The commands are found by the projection that they name, in its own package only."""
     found = {projection.name: len(command_classes(projection)) for projection in MODEL.projections}
     assert all(count > 10 for count in found.values()), found
-    assert [kind.__name__ for kind in command_classes(BANK.projections[0])] == ["Open", "Pay", "Close", "Write"]
+    bank = [kind.__name__ for kind in command_classes(BANK.projections[0]) if kind.__module__ == "tests.toy"]
+    assert bank == ["Open", "Pay", "Close", "Write"]
 
 
 @FEW
