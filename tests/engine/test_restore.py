@@ -138,7 +138,7 @@ def test_every_spacing_and_every_chain_gives_the_same_state(store: Store, spacin
     """Long chains of deltas, merged, across handles, with records added, changed and removed, restore to the very
     state."""
     run = store.run("r")
-    for number in range(220):
+    for number in range(150):
         account = f"a{number % 7}"
         run.submit(Open(account=account))
         run.submit(Write(account=account, letter=number) if number % 3 else Pay(account=account, amount=number * 20))
