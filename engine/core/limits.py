@@ -43,6 +43,7 @@ SWARM_WORKERS_MAX: Final = 65_536
 U32_MAX: Final = 2**32 - 1
 U64_MAX: Final = 2**64 - 1
 I64_MIN: Final = -(2**63)
+I64_MAX: Final = 2**63 - 1
 
 TIME_MS_MAX: Final = 2**53 - 1
 """Unix milliseconds, kept in the range that every JSON reader holds exactly."""

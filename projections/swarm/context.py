@@ -9,12 +9,12 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 from engine.core.codec import encode, normalise
 from engine.core.errors import InvalidValue, ReadOnly
 from engine.core.fields import TEXT, U64, UNIT, FieldType
-from engine.core.limits import I64_MIN
+from engine.core.limits import I64_MAX, I64_MIN
 from projections.swarm.actions import ActionsConfig
 from projections.swarm.escalation import Escalation
 from projections.swarm.guidance import Guidance
@@ -26,7 +26,6 @@ from projections.swarm.worker import WorkerSummary
 
 __all__ = ["TaskContext"]
 
-I64_MAX: Final = -I64_MIN - 1
 T = TypeVar("T")
 
 
