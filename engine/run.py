@@ -324,14 +324,15 @@ class Run:
             draft.written = True
             self._at.link = link
             self._bytes_since += len(stored)
+        draft.written = True  # also of an empty draft there is nothing to take back
         state.keep()
         self._lost = False
 
     def _take_back(self, draft: _Draft, error: BaseException) -> None:
         """Put the state back where it was before the draft, as far as it is known that the draft is not in the
         journal."""
-        if draft.written:
-            return  # durable, and interrupted while saying so: the journal has it, the next use restores from there
+        if draft.written or draft.broken:
+            return  # interrupted while keeping it, or taking back a part: the next use restores from the journal
         # A Conflict is certain: nothing was written. After anything else once the write began, only the journal knows.
         self._behind = draft.writing and not isinstance(error, Conflict)
         self._at.state.put_back(draft.seq)
