@@ -275,7 +275,10 @@ def test_a_log_is_read_by_anybody_without_our_classes(file_store: Store, tmp_pat
 BAD_ROWS = [
     f"UPDATE run_heads SET {change} WHERE run_id='{name}'"
     for name, changes in {
-        "b": ["run_id=x'ff00'", "run_id=''", "run_id=5", "position='x'", "position=-5", "position=1.5", "link=7"],
+        "b": [
+            "run_id=x'ff00'", "run_id=''", "run_id=5", "position='x'", "position=-5", "position=1.5", "link=7",
+            "hidden='x'", "hidden=7",
+        ],
         "fork": [
             "origin_run=5", "origin_run=NULL", "origin_run='nobody'", "origin_run='fork'", "origin_position='x'",
             "origin_position=NULL", "origin_position=-1", "origin_position=99", "origin_link=NULL", "origin_link='x'",
@@ -330,21 +333,6 @@ def test_one_bad_row_never_hides_the_others(tmp_path: Path, damage: str) -> None
                 verb()
             except EngineError as error:
                 assert error.hint
-
-
-@pytest.mark.parametrize("value", ["'x'", "7", "-1", "x'01'", "1.5"])
-def test_a_mark_that_is_no_mark_hides_no_run(tmp_path: Path, value: str) -> None:
-    """D16: a run is hidden by the one value that deleting it writes; whatever else stands there, it is listed, read and
-    written."""
-    path = tmp_path / "refold.db"
-    with toy_store(path) as store:
-        fill(store.run("r"))
-    with raw(path) as connection:
-        connection.execute(f"UPDATE run_heads SET hidden={value}")
-    with toy_store(path) as store:
-        assert [line.run for line in store.runs()] == ["r"]
-        assert store.run("r").submit(Pay(account="a", amount=1)).position == 12
-        assert store.verify("r").ok
 
 
 def test_statements_of_a_restore_that_fail_once_strand_nothing(tmp_path: Path) -> None:

@@ -346,7 +346,7 @@ def test_pages_of_any_size_are_one_sequence(whole: Store, size: int) -> None:
     assert forwards == everything == backwards[::-1]
 
 
-PAGE = 3
+PAGE = 2
 
 
 @pytest.mark.parametrize("commits", [1, PAGE - 1, PAGE, PAGE + 1, 2 * PAGE, 2 * PAGE + 1, 100 * PAGE])

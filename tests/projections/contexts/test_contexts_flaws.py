@@ -2,7 +2,8 @@
 
 Sections are those of the contract's "where agentd is wrong"; A and Z ids are those of the field reports. Of the rows on
 contexts, A4, A5, A7, A8, A13, A14, A16, A17, A19 and A22 concern timers, workers, feeds, schedules and loops, which no
-conversation holds; A11 asks for retention of whole runs, which is the store's.
+conversation holds: ``tests/field_reports/test_contexts.py`` has them. A11 asks for retention of whole runs, which is
+the store's.
 """
 
 from __future__ import annotations
