@@ -43,4 +43,3 @@ def test_a_row_is_held_by_a_test_that_cites_it_or_says_why_not(row: str) -> None
     else:
         assert verdict in ("comes with", "does not apply")
         assert re.fullmatch(r"[A-Z][^.]{15,}.*\.", where), where
-        assert "/work" not in where
