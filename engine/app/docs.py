@@ -25,7 +25,7 @@ from engine.core.envelope import COMMIT_TOPIC
 from engine.core.transition import Transition, mermaid
 from engine.open_store import open_store
 from engine.readmodel import page as schema
-from engine.store import checkpoints, sqlite
+from engine.store import checkpoints, sqlite, sqlite_recorders
 from engine.store.checkpoints import CHECKPOINT_TOPIC
 from projections.model import MODEL
 
@@ -105,7 +105,8 @@ def _database() -> Iterator[str]:
     yield "## SQLite store"
     yield (
         f"`PRAGMA application_id` is {sqlite.APPLICATION_ID} (`{sqlite.APPLICATION_ID.to_bytes(4, 'big').decode()}`), "
-        f"`PRAGMA user_version` is the format, {sqlite.STORE_FORMAT}. Write-ahead logging, `synchronous=FULL`."
+        f"`PRAGMA user_version` is the format, {sqlite.STORE_FORMAT}. Write-ahead logging, `synchronous=FULL`. "
+        f"`hidden` is {sqlite_recorders.HIDDEN} for a deleted run whose events a fork still needs, else 0."
     )
     yield "```sql\n" + ";\n".join(schema) + ";\n```"
 

@@ -19,6 +19,9 @@ from engine.store.sqlite_connections import Datastore
 __all__ = ["SqliteCheckpoints", "SqliteCommits"]
 
 TOMBSTONE: Final = "refold.tombstone/1"
+HIDDEN: Final = 0x6869_6464_656E
+"""What ``hidden`` holds for a deleted run ("hidden" in ASCII): far enough from 0 that no damaged bit turns one into the
+other."""
 
 
 class SqliteCommits(SQLiteApplicationRecorder):
@@ -30,7 +33,7 @@ class SqliteCommits(SQLiteApplicationRecorder):
         super().__init__(datastore)
         self._first_head = "INSERT INTO run_heads (run_id, position, link) VALUES (?,?,?)"
         self._next_head = (
-            "UPDATE run_heads SET position=?, link=? WHERE run_id=? AND position=? AND link=? AND hidden<>1"
+            "UPDATE run_heads SET position=?, link=? WHERE run_id=? AND position=? AND link=? AND hidden=0"
         )
         self.insert_events_statement = (
             f"INSERT INTO {self.events_table_name} (originator_id, originator_version, topic, state) VALUES (?,?,?,?)"
@@ -124,7 +127,9 @@ class SqliteCommits(SQLiteApplicationRecorder):
             raise IntegrityError(error) from error
 
     def erase(self, run_id: str, *, keep_until: int, hide: bool) -> None:
-        head = "UPDATE run_heads SET hidden=1 WHERE run_id=?" if hide else "DELETE FROM run_heads WHERE run_id=?"
+        head = (
+            f"UPDATE run_heads SET hidden={HIDDEN} WHERE run_id=?" if hide else "DELETE FROM run_heads WHERE run_id=?"
+        )
         self.datastore.write(
             (
                 (
@@ -164,7 +169,9 @@ def _head(row: Sequence[Any]) -> Head:
     origin = None
     if (origin_run, origin_position, origin_link) != (None, None, None):
         origin = Origin(_name(origin_run), _position(origin_position, -1), _link(origin_link))
-    return Head(_name(run_id), _position(position, 0), _link(link), origin, hidden == 1)
+    if hidden not in (0, HIDDEN):
+        link = None
+    return Head(_name(run_id), _position(position, 0), _link(link), origin, hidden == HIDDEN)
 
 
 def _name(stored: Any) -> str:
