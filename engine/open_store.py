@@ -12,13 +12,14 @@ from engine.archive import export_lines, import_lines
 from engine.checkpoint import CheckpointPolicy
 from engine.core.decider import Model
 from engine.core.envelope import Event
+from engine.core.errors import NotAStore
 from engine.divergence import Divergence, divergence
 from engine.fork import Deleted, delete_run, fork_run
 from engine.history import HistoryFilter, Wanted, history
 from engine.restore import StartAt, restore
 from engine.run import Clock, wall_clock_ms
 from engine.runs import LiveRun, RunView
-from engine.store import Backend, Checkpoints, Journal, connect
+from engine.store import Backend, Checkpoints, Head, Journal, connect
 from engine.verify import Verdict, verify
 from projections.model import MODEL
 
@@ -33,8 +34,8 @@ Progress = Callable[[int, int], None]
 @dataclass(frozen=True, slots=True)
 class RunSummary:
     """One line of ``refold runs``: the run, its position, the link there (hex), the positions that have a checkpoint,
-    newest
-    first, and for a fork the run and position it left."""
+    newest first, and for a fork the run and position it left. ``damage`` says what contradicts the line in the run's
+    last commit: then nothing in it is certain, and verification says more."""
 
     run: str
     position: int
@@ -42,6 +43,7 @@ class RunSummary:
     checkpoints: tuple[int, ...]
     origin: str | None = None
     origin_position: int | None = None
+    damage: str | None = None
 
 
 def open_store(
@@ -110,18 +112,26 @@ class Store:
         )
 
     def runs(self) -> Sequence[RunSummary]:
-        """Return all runs, in order of id. Reads heads only, so one damaged run never hides the others."""
-        return [
-            RunSummary(
-                head.run_id,
-                head.position,
-                head.link.hex(),
-                tuple(self.checkpoints.positions(head.run_id)),
-                None if head.origin is None else head.origin.run_id,
-                None if head.origin is None else head.origin.position,
-            )
-            for head in self.journal.heads()
-        ]
+        """Return all runs, in order of id. Reads heads and last commits only, so one damaged run never hides the
+        others; what is wrong with one stands in its ``damage``."""
+        return [self._summary(head) for head in self.journal.heads()]
+
+    def _summary(self, head: Head) -> RunSummary:
+        origin = head.origin
+        damage = self.journal.damage_at_end(head)
+        try:
+            checkpoints = tuple(self.checkpoints.positions(head.run_id))
+        except NotAStore:  # they are damaged, and may cost time only
+            checkpoints = ()
+        return RunSummary(
+            head.run_id,
+            head.position,
+            head.link.hex(),
+            checkpoints,
+            None if origin is None else origin.run_id,
+            None if origin is None else origin.position,
+            None if damage is None else damage.message,
+        )
 
     def history(
         self,

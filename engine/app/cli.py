@@ -33,6 +33,7 @@ COMMANDS: Final = (
     "checkpoint",
     "digest",
     "verify",
+    "doctor",
     "explain",
     "completion",
     "bench",
@@ -157,7 +158,7 @@ def refold(ctx: click.Context) -> None:
     \b
     Exit codes:
       0  good
-      1  a finding: 'verify' found a fault, 'diff --exit-code' a difference, 'demo' could not prove something
+      1  a finding: 'verify' or 'doctor' a fault, 'diff --exit-code' a difference, 'demo' could not prove something
       2  wrong usage: an option, a file or a value that cannot be used; a run or position that is not there
       3  store trouble: missing, not a store, damaged, locked, full, written by a newer refold
      70  a bug in refold, with its traceback

@@ -14,6 +14,7 @@ from engine.core.errors import BackendUnavailable, EngineError, NotAStore
 
 __all__ = ["DATABASE_ERRORS", "translated", "translation_of"]
 
+_DOCTOR: Final = "'refold doctor' says what is damaged and what can be saved"
 _HINTS: tuple[tuple[int, type[EngineError], str, str], ...] = (
     (
         sqlite3.SQLITE_BUSY,
@@ -43,7 +44,7 @@ _HINTS: tuple[tuple[int, type[EngineError], str, str], ...] = (
         sqlite3.SQLITE_CORRUPT,
         NotAStore,
         "is damaged",
-        "restore the file from a copy; the pages that hold it together are broken",
+        _DOCTOR,
     ),
     (
         sqlite3.SQLITE_NOTADB,
@@ -70,7 +71,7 @@ def translation_of(error: Exception, where: str) -> EngineError:
                 return kind(f"store {where} {what}", hint=hint, reason=str(cause))
     text = str(cause or error)
     if isinstance(error, UnicodeDecodeError):
-        return NotAStore(f"store {where} is damaged", hint="restore the file from a copy", reason=text)
+        return NotAStore(f"store {where} is damaged", hint=_DOCTOR, reason=text)
     if "Closed" in type(error).__name__ or (isinstance(cause, sqlite3.ProgrammingError) and "closed" in text):
         return BackendUnavailable(f"store {where} is closed", hint="open it again with open_store()", reason=text)
     return BackendUnavailable(
@@ -84,4 +85,11 @@ def translated(where: str) -> Iterator[None]:
     try:
         yield
     except DATABASE_ERRORS as error:
-        raise translation_of(error, where) from error
+        raise _of_schema(error, where) or translation_of(error, where) from error
+
+
+def _of_schema(error: Exception, where: str) -> EngineError | None:
+    """Return the refold error when a table or a column is not there: what we ask never changes, so the file has."""
+    if getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_ERROR and str(error).startswith("no such "):
+        return NotAStore(f"store {where} is damaged, or another program changed it", hint=_DOCTOR, reason=str(error))
+    return None

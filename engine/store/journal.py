@@ -74,9 +74,38 @@ class Journal:
             return self._commits.head(run_id)
 
     def heads(self) -> Sequence[Head]:
-        """Return the ends of all runs, in order of run id."""
+        """Return the ends of all runs, in order of run id. A run whose head record is lost is among them, at 0."""
         with translated(self._where):
             return [head for head in self._commits.heads() if not head.hidden]
+
+    def damage_at_end(self, head: Head) -> CorruptJournal | None:
+        """Return what contradicts a head record in the last commit of its run, or None; in constant time.
+
+        All that a listing shows comes from head records, so this is what it is worth. The rest of the run is for
+        verification.
+        """
+        try:
+            self._check_head(head)
+        except CorruptJournal as error:
+            again = self.head(head.run_id)
+            if again is None:
+                deleted = head.link != b""  # meanwhile; a head that was never there has no link
+                return None if deleted else error
+            return None if again.hidden or again.position > head.position else error  # a writer goes on meanwhile
+        except SchemaError:  # a newer refold wrote it: nothing is known against it
+            return None
+        return None
+
+    def _check_head(self, head: Head) -> None:
+        run_id, origin, position = head.run_id, head.origin, head.position
+        start = genesis(run_id) if origin is None else fork_genesis(run_id, origin)
+        low = 0 if origin is None else origin.position
+        link = start
+        if position > low or origin is None:
+            commit, _ = self._holding(run_id, Segment(run_id, low, None, start, None), position)
+            link = commit.link if commit.last == position else b""
+        if link != head.link:
+            raise CorruptJournal(run_id, position, "the link of its last commit in the head record", "another")
 
     def existing_head(self, run_id: str) -> Head:
         """Return the end of a run. Raises NotFound, InvalidValue for what is no id, CorruptJournal for commits without
@@ -128,7 +157,8 @@ class Journal:
         """Yield checked commits from position ``after + 1`` on, until the one that holds ``until``; also across forks.
 
         ``after`` must be 0 or the last position of a commit, and ``link`` the link there. Raises CorruptJournal at the
-        first row that does not continue the chain, also when the run ends before its recorded head.
+        first row that does not continue the chain, also when the run does not end as its head record says; what was
+        asked for up to there is checked against it too.
         """
         head = self.head(run_id)  # read before the rows: a writer may add some meanwhile, never take one away
         last, previous = after, link
@@ -139,7 +169,7 @@ class Journal:
                 previous, last = segment.start, segment.low
             for row in self.raw(segment.run_id, after=last):
                 if until is not None and last >= until:
-                    return
+                    break
                 if segment.high is not None and last >= segment.high:
                     break
                 if row.first != last + 1:
@@ -150,7 +180,11 @@ class Journal:
                     commit = truncated(commit, segment.high, previous)
                 yield commit
                 previous, last = commit.link, commit.last
-            if until is not None and last >= until:
+            if (
+                until is not None
+                and last >= until
+                and (segment.high is not None or head is None or until < head.position)
+            ):
                 return
             if segment.high is not None:
                 _check_joint(run_id, segment, last, previous)

@@ -36,12 +36,12 @@ class SqliteBackend:
             try:
                 self.commits = SqliteCommits(self._datastore)
                 self.checkpoints = SqliteCheckpoints(self._datastore)
-                self._prepare(read_only=read_only)
+                self._prepare(create=create and not read_only)
             except BaseException:
                 self._datastore.close()
                 raise
 
-    def _prepare(self, *, read_only: bool) -> None:
+    def _prepare(self, *, create: bool) -> None:
         """Check the marks of the file; make the tables of a new one. Safe when many processes do it at once."""
         with self._datastore.transaction(commit=False) as c:
             c.execute("BEGIN")  # one look at the whole file: another process may be making its tables just now
@@ -51,7 +51,7 @@ class SqliteBackend:
             finally:
                 if c.sqlite_cursor.connection.in_transaction:  # some errors have ended it already
                     c.execute("COMMIT")
-        if read_only:
+        if not create:
             raise NotAStore(f"{self.url} is empty", hint="open it for writing once, or name a refold store")
         self._set_wal()
         with self._datastore.transaction(commit=True) as c:

@@ -19,6 +19,7 @@ from typing import Any, Final
 
 from engine.core.decider import Model
 from engine.core.errors import EngineError
+from engine.doctor import diagnose, salvage
 from engine.open_store import Store, open_store
 from tests.sweeps.harness import Tally, chosen, seed_of
 from tests.sweeps.kill import prepared
@@ -27,6 +28,7 @@ from tests.sweeps.script import Script, script
 __all__ = ["SWEEP", "Answers", "answers", "compare"]
 
 FLIPS_A_CHUNK: Final = 4096
+SALVAGE_EVERY: Final = 4
 TOO_LONG_S: Final = 10
 
 Answers = dict[str, Any]
@@ -34,12 +36,12 @@ Answers = dict[str, Any]
 
 @contextmanager
 def within(seconds: int) -> Iterator[None]:
-    """Raise TimeoutError in a block that computes for longer, or waits for ten times as long."""
+    """Raise TimeoutError in a block that computes for longer, or waits for ninety times as long."""
 
     def late(*_: object) -> None:
         raise TimeoutError(f"longer than {seconds} s")
 
-    clocks = ((signal.SIGALRM, signal.ITIMER_REAL, 10 * seconds), (signal.SIGPROF, signal.ITIMER_PROF, seconds))
+    clocks = ((signal.SIGALRM, signal.ITIMER_REAL, 90 * seconds), (signal.SIGPROF, signal.ITIMER_PROF, seconds))
     before = [signal.signal(number, late) for number, _, _ in clocks]
     for _, clock, limit in clocks:
         signal.setitimer(clock, limit, 1)  # again and again: what caught the first may wait for ever
@@ -218,6 +220,11 @@ class DamageSweep:
             known = {summary.run: summary.position for summary in opened.runs()}
         _put(whole)
         before = answers(store, made.model, known, read_only=False)
+        with made.open(store.parent) as opened:
+            before["hidden"] = {head.run_id for head in opened._backend.commits.heads() if head.hidden}
+            for run, position in known.items():
+                before[f"{run} prefix"] = {at: opened.view(run, at=at).digest() for at in range(position + 1)}
+        _put(whole)
         assert not any(isinstance(said, EngineError) for said in before.values()), "the undamaged store has errors"
         for count, damage in enumerate(damages):
             data = bytearray(whole[path])
@@ -225,6 +232,7 @@ class DamageSweep:
             damaged = {**whole, path: bytes(data)}
             _put(damaged)
             problems = []
+            after: Answers = {}
             try:
                 with within(TOO_LONG_S):
                     after = answers(store, made.model, known, read_only=count % 2 == 1)
@@ -232,10 +240,44 @@ class DamageSweep:
                 tally.notes["opening refused" if "open" in after else "opened"] += 1
             except Exception as error:
                 problems.append(_untyped(error))
+            if count % SALVAGE_EVERY == 0:
+                tally.notes["salvaged"] += 1
+                problems += _salvaged(store, made, before, after)
             tally.points += 1
             if path.read_bytes() != damaged[path]:
                 problems.append("asking changed the file")
             tally.violations += [f"{title}, {damage.title}: {problem}" for problem in problems]
+
+
+def _salvaged(store: Path, made: Script, before: Answers, after: Answers) -> list[str]:
+    """Return what the doctor gets wrong: it must not be silent about what others refuse, and what it saves must be the
+    beginning of what there was, as long as verification found it whole at least."""
+    new = store.with_name("new.db")
+    try:
+        with within(TOO_LONG_S):
+            found = diagnose(store, made.model)
+            saved = salvage(store, new, made.model)
+            with open_store(new, model=made.model) as opened:
+                kept = {run.run: _state(opened.view(run.run)) for run in opened.runs() if run.damage is None}
+                problems = [f"saved run {run}: {fault}" for run in kept for fault in opened.verify(run).faults]
+    except Exception as error:
+        return [f"the doctor: {_untyped(error)}"]
+    finally:
+        for left in store.parent.glob("new.db*"):
+            left.unlink()
+    if found.ok and any(isinstance(said, EngineError) for said in after.values()):
+        problems.append(f"the doctor finds nothing, others refuse: {after}")
+    if found.ok and not all(run.whole for run in saved.runs):
+        problems.append(f"the doctor finds nothing, and saves a part: {saved.runs}")
+    for run, (position, digest) in kept.items():
+        if run in before["hidden"]:  # deleted, and kept for its forks: when nothing says so any more, it shows
+            continue
+        if before.get(f"{run} prefix", {}).get(position) != digest:
+            problems.append(f"saved run {run} at {position} is not the beginning of what there was")
+    for verdict in found.verdicts:
+        if verdict.run in kept and kept[verdict.run][0] < verdict.position:
+            problems.append(f"run {verdict.run} is whole up to {verdict.position}, saved up to {kept[verdict.run][0]}")
+    return problems
 
 
 def _put(files: dict[Path, bytes]) -> None:

@@ -11,6 +11,7 @@ import click
 
 from engine.app.output import print_json, printable
 from engine.app.shell import WRONG_USAGE, Failed, command_options, opened_store
+from engine.files import put_in_place
 
 
 @click.command("export")
@@ -74,20 +75,8 @@ def _write(file: Path, lines: Iterator[str]) -> int:
         umask = os.umask(0)
         os.umask(umask)
         Path(name).chmod(0o666 & ~umask)
-        Path(name).replace(target)
-        _flush_names(target.parent)
+        put_in_place(Path(name), target)
     except BaseException:
         Path(name).unlink(missing_ok=True)
         raise
     return count
-
-
-def _flush_names(folder: Path) -> None:
-    """Make a rename durable: the file's bytes are, but a power cut could still take its name away."""
-    if os.name != "posix":  # elsewhere a folder cannot be opened
-        return
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

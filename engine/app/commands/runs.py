@@ -1,4 +1,4 @@
-"""``refold runs``: which runs the store holds. Reads their heads only."""
+"""``refold runs``: which runs the store holds. Reads the ends of runs only; exit code 1 when one contradicts itself."""
 
 from __future__ import annotations
 
@@ -6,20 +6,23 @@ from typing import TYPE_CHECKING
 
 import click
 
-from engine.app.output import print_json, print_table
+from engine.app.output import print_json, print_table, printable
 from engine.app.shell import command_options, note, opened_store
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from engine.open_store import RunSummary
 
 
 @click.command("runs")
 @command_options
-def command(as_json: bool) -> None:
+def command(as_json: bool) -> int:
     """List the runs of the store.
 
     Shows each run's position (its number of events), its checkpoints, for a fork the run and the position that it left
-    (its origin), and its link: the end of its hash chain, which stands for everything that ever happened in it.
+    (its origin), and its link: the end of its hash chain, which stands for everything that ever happened in it. A run
+    whose end is damaged is named on standard error, and makes the exit code 1.
 
     \b
     Example:
@@ -37,16 +40,24 @@ def command(as_json: bool) -> None:
                     "checkpoints": list(run.checkpoints),
                     "origin": run.origin,
                     "origin_position": run.origin_position,
+                    **({} if run.damage is None else {"damage": run.damage}),
                 }
                 for run in found
             ]
         )
-        return
-    if not found:
+    elif not found:
         note("the store holds no runs; 'refold import FILE --run ID' brings one in")
-        return
+    else:
+        _print(found)
+    return 1 if any(run.damage is not None for run in found) else 0
+
+
+def _print(found: Sequence[RunSummary]) -> None:
     rows = [(run.run, run.position, len(run.checkpoints), _origin(run), run.link) for run in found]
     print_table(("run", "position", "checkpoints", "origin", "link"), rows, right=("position", "checkpoints"))
+    for run in found:
+        if run.damage is not None:
+            note(printable(f"{run.damage}; 'refold doctor' says more"))
 
 
 def _origin(run: RunSummary) -> str | None:
