@@ -124,6 +124,34 @@ def fail_node(bench: Bench, number: int, why: Any = "error", graph: str = "g") -
     return bench.graphs.fail(graph, number, why, "it broke", attempt=len(bench.node(number, graph).attempts))
 
 
+class Visits(dict[Any, Any]):
+    """A dict that counts how often an entry is read or written."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.count = 0
+
+    def __getitem__(self, key: Any) -> Any:
+        self.count += 1
+        return super().__getitem__(key)
+
+    def get(self, key: Any, default: Any = None) -> Any:
+        self.count += 1
+        return super().get(key, default)
+
+    def __iter__(self) -> Any:
+        self.count += len(self)
+        return super().__iter__()
+
+    def items(self) -> Any:
+        self.count += len(self)
+        return super().items()
+
+    def values(self) -> Any:
+        self.count += len(self)
+        return super().values()
+
+
 # -- laws -------------------------------------------------------------------------------------------------------------
 
 

@@ -9,38 +9,10 @@ from engine.core.table import Table
 from projections.graph import TaskGraph
 from projections.graph.index import GraphIndex
 from projections.graph.state import ProgressRow
-from tests.projections.graph.graph_bench import Bench, fold, plan, started
+from tests.projections.graph.graph_bench import Bench, Visits, fold, plan, started
 
 NODES = 10_000
 WIDE = 2_000
-
-
-class Visits(dict[Any, Any]):
-    """A dict that counts how often an entry is read or written."""
-
-    def __init__(self, *arguments: Any) -> None:
-        super().__init__(*arguments)
-        self.count = 0
-
-    def __getitem__(self, key: Any) -> Any:
-        self.count += 1
-        return super().__getitem__(key)
-
-    def get(self, key: Any, default: Any = None) -> Any:
-        self.count += 1
-        return super().get(key, default)
-
-    def __iter__(self) -> Any:
-        self.count += len(self)
-        return super().__iter__()
-
-    def items(self) -> Any:
-        self.count += len(self)
-        return super().items()
-
-    def values(self) -> Any:
-        self.count += len(self)
-        return super().values()
 
 
 class Members(set[int]):
