@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import shutil
 from collections.abc import Iterator
@@ -20,7 +21,7 @@ from engine import open_store
 from engine.app.cli import COMMANDS, refold
 from engine.app.recordings import recorded_runs
 from engine.runs import LiveRun
-from tests.app.conftest import Cli
+from tests.app.conftest import Cli, flip
 
 MORNING = int(datetime(2026, 5, 1, 11, 30, tzinfo=UTC).timestamp() * 1000)
 MINUTE_MS = 60_000
@@ -81,7 +82,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         Path("plan.json").write_text(json.dumps({**run.graphs.get("build").to_json(), "id": "plan"}))
         Path("state.json").write_text(json.dumps({"tasks": run.tasks.rows().to_json()}))
         Path("recording.json").write_text(json.dumps(dict(recorded_runs())["wf_quota"]))
-    shutil.copy(path / "refold.db", path / "agents.db")  # closed by now, so that all of it is in the one file
+    for name in ("agents.db", "damaged.db"):
+        shutil.copy(path / "refold.db", path / name)  # closed by now, so that all of it is in the one file
+    flip(path / "damaged.db", "stored_events", 40)
     return path
 
 
@@ -89,7 +92,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_every_example_of_the_help_works(
     cli: Cli, folder: Path, tmp_path: Path, example: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The command line succeeds as it stands, and says something; a conversation is imported where it is not yet."""
+    """The command line succeeds as it stands, or finds the damage, and says something; a conversation is imported
+    where it is not yet."""
     shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
     measure = engine.bench.run
     monkeypatch.setattr(engine.bench, "run", lambda names, rounds, scale, note: measure(["P8"], 1, 0.01, note))
@@ -98,13 +102,13 @@ def test_every_example_of_the_help_works(
     words = shlex.split(example.partition(" > ")[0])
     assert words[0] == "refold"
     answer = cli(*words[1:])
-    assert (answer.code, answer.out != "") == (0, True), answer
+    assert (answer.code, answer.out != "") == (1 if "damaged.db" in words else 0, True), answer
 
 
 def test_there_are_examples_of_every_command() -> None:
     """No command is without one, and each begins with the command's own name."""
     for name in COMMANDS:
-        named = [line.replace("--store agents.db ", "").split()[1] for line in lines_of(name)]
+        named = [re.sub(r"--store \S+ ", "", line).split()[1] for line in lines_of(name)]
         assert named and set(named) == {name}
 
 
