@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import sqlite3
 import time
+from contextlib import closing
 from pathlib import Path
 from typing import Final
 
@@ -13,7 +14,8 @@ from eventsourcing.sqlite import SQLiteCursor
 
 from engine.core.errors import BackendUnavailable, NotAStore, NotFound, SchemaError
 from engine.store.errors import translated
-from engine.store.sqlite_connections import BUSY_TIMEOUT_S, Datastore
+from engine.store.sqlite_connections import BUSY_TIMEOUT_S, Datastore, Pool
+from engine.store.sqlite_log import commits_out_of_reach
 from engine.store.sqlite_recorders import SqliteCheckpoints, SqliteCommits
 
 __all__ = ["SqliteBackend"]
@@ -32,6 +34,7 @@ class SqliteBackend:
         path = self.path = path.absolute()  # the process may move to another folder later; ":memory:" is a file too
         _look_at(path, create=create and not read_only)
         with translated(self.url):
+            self._check_log()
             self._datastore = Datastore(path, read_only=read_only)
             try:
                 self.commits = SqliteCommits(self._datastore)
@@ -61,6 +64,25 @@ class SqliteBackend:
                 recorder._create_table(c)
             c.execute(f"PRAGMA application_id={APPLICATION_ID}")
             c.execute(f"PRAGMA user_version={STORE_FORMAT}")
+
+    def _check_log(self) -> None:
+        """Refuse a store whose log is damaged before its end: SQLite would go on without the commits behind, and
+        overwrite them.
+
+        Looked at through a connection that only reads. One that writes would, on being closed, put the good part of the
+        log into the store and delete the log.
+        """
+        log = Path(f"{self.path}-wal")
+        if not (log.exists() and log.stat().st_size):
+            return
+        with closing(Pool(self.path, read_only=True).connect()) as connection:
+            connection.execute("SELECT count(*) FROM sqlite_master").fetchone()  # this makes SQLite look at the log
+            lost = commits_out_of_reach(self.path)
+        if lost:
+            raise NotAStore(
+                f"the log of store {self.url} is damaged: at least {lost} acknowledged commits in it are out of reach",
+                hint="'refold doctor --salvage NEW' saves them",
+            )
 
     def _is_ours(self, c: SQLiteCursor) -> bool:
         """Return whether the file is a refold store; False when it is empty. Raises NotAStore and SchemaError."""

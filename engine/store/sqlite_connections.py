@@ -23,7 +23,7 @@ from eventsourcing.sqlite import SQLiteCursor, SQLiteDatastore
 
 from engine.core.errors import BackendUnavailable, ReadOnly
 
-__all__ = ["BUSY_TIMEOUT_S", "Datastore"]
+__all__ = ["BUSY_TIMEOUT_S", "Datastore", "Pool"]
 
 BUSY_TIMEOUT_S: Final = 30.0
 _IDLE_MAX: Final = 8

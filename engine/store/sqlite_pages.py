@@ -14,13 +14,12 @@ from pathlib import Path
 from typing import IO, Any, Final, TypeAlias
 
 from engine.core.limits import COMMIT_BYTES_MAX
+from engine.store.sqlite_log import read_log
 
-__all__ = ["Cell", "Log", "Pages", "SourcePage", "read_log"]
+__all__ = ["Cell", "Pages", "SourcePage"]
 
 MAGIC: Final = b"SQLite format 3\0"
 PAGE_BYTES_DEFAULT: Final = 4096
-_FRAME_HEADER, _LOG_HEADER = 24, 32
-_LOG_MAGIC: Final = (0x377F0682, 0x377F0683)
 _TABLE_LEAF, _INDEX_LEAF, _INDEX_INNER = 0x0D, 0x0A, 0x02
 _COLUMNS_MAX: Final = 16
 _PAYLOAD_MAX: Final = COMMIT_BYTES_MAX + 65_536
@@ -46,21 +45,6 @@ class Cell:
     at: int
 
 
-@dataclass(frozen=True, slots=True)
-class Log:
-    """A write-ahead log: the frames that SQLite takes as committed (page number -> offset of the newest), those behind
-    that carry the same mark and that it would drop, and how many commits are among these."""
-
-    committed: dict[int, int]
-    pages: int | None
-    """Pages of the store after the last commit."""
-    dropped: tuple[tuple[int, int], ...]
-    """(page number, offset) of each frame that SQLite drops, in order."""
-    commits_dropped: int
-    """Commits among the dropped frames that the next one continues by its checksum: it was written after they had been
-    flushed, so it was damage and no power cut that came between."""
-
-
 class Pages:
     """The pages of a store file and of the log beside it, each read when it is asked for."""
 
@@ -78,7 +62,7 @@ class Pages:
         self.page_bytes = _page_bytes(header)
         self.usable = self.page_bytes - (header[20] if self.readable and header[20] < self.page_bytes // 2 else 0)
         self.in_file = size // self.page_bytes
-        self.log = None if self._log is None else read_log(self._log, self.page_bytes)
+        self.log = None if self._log is None else read_log(self._log)
         self._newest = {} if self.log is None else self.log.committed
 
     def __enter__(self) -> Pages:
@@ -249,66 +233,3 @@ def _values(payload: bytes) -> Record:
         else:
             values.append(raw if kind % 2 == 0 else raw.decode("utf-8", "replace"))
     return values
-
-
-# -- the log ----------------------------------------------------------------------------------------------------------
-
-
-def read_log(file: IO[bytes], page_bytes: int) -> Log:
-    """Return what a write-ahead log holds, by SQLite's own rules, and what it would drop by them."""
-    file.seek(0)
-    header = file.read(_LOG_HEADER)
-    magic = int.from_bytes(header[:4], "big")
-    sound = (
-        len(header) == _LOG_HEADER
-        and magic in _LOG_MAGIC
-        and int.from_bytes(header[8:12], "big") == page_bytes
-        and _checksum(header[:24], (0, 0), big=magic == _LOG_MAGIC[1]) == struct.unpack(">II", header[24:32])
-    )
-    big = magic == _LOG_MAGIC[1]
-    running: tuple[int, int] | None = struct.unpack(">II", header[24:32]) if sound else None
-    salt = header[16:24] if sound else None
-    committed: dict[int, int] = {}
-    waiting: dict[int, int] = {}
-    pages: int | None = None
-    dropped: list[tuple[int, int]] = []
-    commits_dropped = 0
-    before: tuple[int, int] | None = None  # the checksum that a dropped frame which ends a commit states
-    offset = _LOG_HEADER
-    while len(frame := file.read(_FRAME_HEADER + page_bytes)) == _FRAME_HEADER + page_bytes:
-        number, size = struct.unpack(">II", frame[:8])
-        salt = frame[8:16] if salt is None else salt  # of a log whose header is damaged, the first frame's
-        if frame[8:16] == salt and number:
-            stated = struct.unpack(">II", frame[16:24])
-            if running is not None:
-                running = _frame_checksum(frame, running, big=big)
-                if running != stated:
-                    running = None
-            if running is None:
-                dropped.append((number, offset + _FRAME_HEADER))
-                if before is not None and _frame_checksum(frame, before, big=big) == stated:
-                    commits_dropped += 1
-                before = stated if size else None
-            else:
-                waiting[number] = offset + _FRAME_HEADER
-                if size:
-                    committed |= waiting
-                    pages = size
-                    waiting = {}
-        else:
-            running = None
-        offset += _FRAME_HEADER + page_bytes
-    return Log(committed, pages, tuple(dropped), commits_dropped)
-
-
-def _frame_checksum(frame: bytes, running: tuple[int, int], *, big: bool) -> tuple[int, int]:
-    return _checksum(frame[_FRAME_HEADER:], _checksum(frame[:8], running, big=big), big=big)
-
-
-def _checksum(data: bytes, running: tuple[int, int], *, big: bool) -> tuple[int, int]:
-    one, two = running
-    words = struct.unpack(f"{'>' if big else '<'}{len(data) // 4}I", data)
-    for index in range(0, len(words), 2):
-        one = (one + words[index] + two) & 0xFFFFFFFF
-        two = (two + words[index + 1] + one) & 0xFFFFFFFF
-    return one, two
