@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
+from engine.core.checker import Check, checker
 from engine.core.errors import InvalidValue, SchemaError
 from engine.core.fields import Field
 
@@ -37,16 +38,16 @@ class EventType:
     number: int | None = None
     tag: Tag = field(init=False)
     names: tuple[str, ...] = field(init=False)
-    _names: frozenset[str] = field(init=False, repr=False, compare=False)
-    _plan: tuple[tuple[str, Callable[[Any], Any]], ...] = field(init=False, repr=False, compare=False)
+    check: Check = field(init=False, repr=False, compare=False)
+    """``check({field: value})``: the stored form, every value checked and normalised. A missing key reads as None.
+    Raises InvalidValue naming the field, also for a key that the event does not have."""
 
     def __post_init__(self) -> None:
         assert 1 <= self.version <= VERSIONS_MAX and (self.number is None or self.number > 0)
         put = object.__setattr__
         put(self, "tag", self.label if self.number is None else self.number * 16 + self.version)
         put(self, "names", tuple(column.name for column in self.fields))
-        put(self, "_names", frozenset(self.names))
-        put(self, "_plan", tuple((column.name, column.type.check) for column in self.fields))
+        put(self, "check", checker(self.tag, self.fields, self._check_slowly))
 
     @property
     def label(self) -> str:
@@ -58,31 +59,19 @@ class EventType:
         assert len(values) == len(self.fields), f"{self.label} takes {len(self.fields)} fields, not {len(values)}"
         return [self.tag, 0, *values]
 
-    def check(self, data: Mapping[str, Any]) -> Wire:
-        """Return the stored form of ``{field: value}``, every value checked and normalised. A missing key reads as
-        None.
-
-        Raises InvalidValue naming the field, also for a key that the event does not have.
-        """
-        get = data.get
-        try:
-            wire: Wire = [self.tag, 0, *[check(get(name)) for name, check in self._plan]]
-        except InvalidValue:
-            raise self._first_fault(data) from None
-        if not self._names.issuperset(data):
-            raise self._first_fault(data)
-        return wire
-
-    def _first_fault(self, data: Mapping[str, Any]) -> InvalidValue:
-        """Return the error that names the first bad field, or the key that is none."""
-        for name, check in self._plan:
+    def _check_slowly(self, data: Mapping[str, Any]) -> Wire:
+        """Do :attr:`check` field by field."""
+        wire: Wire = [self.tag, 0]
+        for column in self.fields:
             try:
-                check(data.get(name))
+                wire.append(column.type.check(data.get(column.name)))
             except InvalidValue as error:
-                return error.at(f"{self.name}.{name}")
-        extra = sorted(str(key) for key in data if key not in self._names)
-        hint = f"fields: {', '.join(self.names)}" if self.names else "the event has no fields"
-        return InvalidValue(f"{self.name}.{extra[0]}", "the event has no such field", hint=hint)
+                raise error.at(f"{self.name}.{column.name}") from None
+        extra = sorted(str(key) for key in data if key not in self.names)
+        if extra:
+            hint = f"fields: {', '.join(self.names)}" if self.names else "the event has no fields"
+            raise InvalidValue(f"{self.name}.{extra[0]}", "the event has no such field", hint=hint)
+        return wire
 
     def data(self, wire: Sequence[Any]) -> dict[str, Any]:
         """Return ``{field: value}`` of a stored event of this type."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import isfinite
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeAlias
 
 from engine.core.codec import normalise, text
 from engine.core.errors import InvalidValue
@@ -31,14 +31,23 @@ class FieldType(Protocol):
     def check(self, value: Any) -> Any: ...
 
 
+Name: TypeAlias = Callable[[Any], str]
+"""Gives a constant a name in the source of a checker."""
+
+Quick: TypeAlias = Callable[[str, Name], str]
+"""``quick(variable, name)``: a Python expression that is true only of values that ``check`` returns as they are."""
+
+
 @dataclass(frozen=True, slots=True)
 class Checked:
     """A field type made of a label and a check function. ``arguments``: the inner types, or the labels to choose
-    from."""
+    from. ``quick`` is for types that a comparison can tell."""
 
     label: str
     check: Callable[[Any], Any]
     arguments: tuple[Any, ...] = ()
+    quick: Quick | None = None
+    takes_none: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +93,7 @@ def _integer(low: int, high: int, name: str) -> Checked:
             raise InvalidValue("", f"{found} is outside {low}..{high}")
         return value
 
-    return Checked(name, check)
+    return Checked(name, check, quick=lambda value, _: f"type({value}) is int and {low} <= {value} <= {high}")
 
 
 def _bool(value: Any) -> bool:
@@ -123,12 +132,14 @@ def _object(value: Any) -> dict[str, Any]:
     return result
 
 
-ID: Final = Checked("id", check_id)
+ID: Final = Checked(
+    "id", check_id, quick=lambda value, name: f"type({value}) is str and {value} in {name(_known_ids)}"
+)
 TEXT: Final = Checked("text", lambda value: text(value, ""))
 U32: Final = _integer(0, U32_MAX, "u32")
 U64: Final = _integer(0, U64_MAX, "u64")
 TIME_MS: Final = _integer(0, TIME_MS_MAX, "time_ms")
-BOOL: Final = Checked("bool", _bool)
+BOOL: Final = Checked("bool", _bool, quick=lambda value, _: f"({value} is True or {value} is False)")
 FLOAT: Final = Checked("float", _float)
 UNIT: Final = Checked("float 0..1", _unit)
 BYTES: Final = Checked("bytes", _bytes)
@@ -139,7 +150,14 @@ JSON_OBJECT: Final = Checked("json object", _object)
 def optional(inner: FieldType) -> Checked:
     """Return a type that also takes None. None, absent and empty stay three distinct values."""
     check = inner.check
-    return Checked(f"{inner.label} or null", lambda value: None if value is None else check(value), (inner,))
+    quick = inner.quick if isinstance(inner, Checked) else None
+    return Checked(
+        f"{inner.label} or null",
+        lambda value: None if value is None else check(value),
+        (inner,),
+        None if quick is None else lambda value, name: f"({value} is None or {quick(value, name)})",
+        takes_none=True,
+    )
 
 
 def one_of(name: str, labels: Sequence[str]) -> Checked:
@@ -151,7 +169,12 @@ def one_of(name: str, labels: Sequence[str]) -> Checked:
             raise InvalidValue("", f"{value!r:.60} is not a {name}", hint=f"one of: {', '.join(labels)}")
         return value
 
-    return Checked(f"{name} ({' | '.join(labels)})", check, tuple(labels))
+    return Checked(
+        f"{name} ({' | '.join(labels)})",
+        check,
+        tuple(labels),
+        lambda value, name: f"type({value}) is str and {value} in {name(allowed)}",
+    )
 
 
 def list_of(inner: FieldType, *, unique: bool = False) -> Checked:
