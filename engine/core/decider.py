@@ -107,6 +107,9 @@ Reaction: TypeAlias = Callable[[Mapping[str, Any], Wire, Moment], Sequence[Wire]
 the same commit."""
 
 
+Admit: TypeAlias = Callable[[Any, Wire, Moment], Sequence[Wire]]
+"""``admit(state, wire, moment)``: what recording a fact appends."""
+
 Guard: TypeAlias = Callable[[Mapping[str, Any], Wire], None]
 """``guard(states by projection, event about to be folded)``: raises Refused when another projection's state forbids
 it."""
@@ -138,7 +141,11 @@ class Projection(Protocol):
 
     def admit(self, state: Any, wire: Wire, moment: Moment) -> Sequence[Wire]:
         """Return what recording a fact that another runtime decided appends: the fact itself, checked by the same
-        legality table. Raise Refused."""
+        legality table. Raise Refused.
+
+        A projection that has one such function an event may name them in ``rules`` (event name -> function); these are
+        then called without the way through here.
+        """
         ...
 
 
@@ -162,7 +169,7 @@ class ModelState:
     """Everything a run is at one position: the states of all projections and the ledger of command ids. Changed only
     by :meth:`apply`."""
 
-    __slots__ = ("handlers", "ledger", "model", "parts", "seq", "tables")
+    __slots__ = ("admits", "handlers", "ledger", "model", "parts", "seq", "tables")
 
     def __init__(self, model: Model) -> None:
         self.model = model
@@ -174,6 +181,9 @@ class ModelState:
             for table in part.tables:
                 self.tables[f"{name}.{table.name}"] = table
         self.handlers = self._bind()
+        self.admits: dict[Tag, Callable[[Wire, Moment], Sequence[Wire]]] = {
+            tag: MethodType(admit, self.parts[projection]) for tag, (projection, admit) in model.admitting.items()
+        }
 
     def _bind(self) -> dict[Tag, Callable[[Wire, int], None]]:
         """Return tag -> function of (wire, seq), with the state bound in and older versions lifted on the way."""
@@ -305,6 +315,7 @@ class Model:
     owner: Mapping[Tag, Projection] = field(init=False)
     reacting: Mapping[Tag, tuple[Reaction, ...]] = field(init=False)
     guarded: Mapping[Tag, tuple[Guard, ...]] = field(init=False)
+    admitting: Mapping[Tag, tuple[str, Admit]] = field(init=False)
     fingerprint: bytes = field(init=False)
 
     def __post_init__(self) -> None:
@@ -320,6 +331,15 @@ class Model:
         )
         put(self, "reacting", {catalog.by_name[name].tag: reactions for name, reactions in self.reactions.items()})
         put(self, "guarded", {catalog.by_name[name].tag: guards for name, guards in self.guards.items()})
+        put(
+            self,
+            "admitting",
+            {
+                event_type.tag: (projection.name, getattr(projection, "rules", {}).get(event_type.name, projection.admit))
+                for projection in self.projections
+                for event_type in projection.events
+            },
+        )
         put(self, "fingerprint", self._fingerprint())
 
     def _fingerprint(self) -> bytes:
@@ -359,21 +379,21 @@ class Model:
         """As :meth:`decide`, for facts that another runtime decided, each checked against the state that those before
         it left."""
         events: list[Wire] = []
-        owner, parts, handlers = self.owner, state.parts, state.handlers
+        admits, handlers = state.admits, state.handlers
         reacting, guarded = self.reacting, self.guarded
         first = moment.seq
         for fact in wires:
-            projection = owner.get(fact[0])
-            if projection is None:
+            admit = admits.get(fact[0])
+            if admit is None:
                 raise Refused("the engine's own events cannot be ingested", hint="give the facts of a projection")
             moment.seq = first + len(events)
-            admitted = projection.admit(parts[projection.name], fact, moment)
-            if len(admitted) == 1 and admitted[0][0] not in guarded:  # nearly always
+            admitted = admit(fact, moment)
+            if len(admitted) == 1 and (tag := admitted[0][0]) not in guarded:  # nearly always
                 wire = admitted[0]
                 state.seq += 1
-                handlers[wire[0]](wire, state.seq)  # a projection may record the fact as another event
+                handlers[tag](wire, state.seq)  # a projection may record the fact as another event
                 events.append(wire)
-                if wire[0] in reacting:
+                if tag in reacting:
                     self._follow(state, events, len(events) - 1, moment, first)
             else:
                 events += self._settle(state, list(admitted), moment, first + len(events))

@@ -14,6 +14,7 @@ from projections.tasks.events import EVENTS
 from projections.tasks.evolve import EVOLVE
 from projections.tasks.handle import Launch, TaskCommands, TaskQueries, Usage, Waiting
 from projections.tasks.row import ChildProcessState, RowExtras, TaskControlState, TaskRows
+from projections.tasks.rules import RULES, Rule
 from projections.tasks.state import TaskTable
 from projections.tasks.transitions import DIAGRAM, LIFECYCLE, LIFECYCLES, TERMINATIONS, WAITS
 from projections.tasks.validate import Violation, validate_table
@@ -47,6 +48,7 @@ class TasksProjection:
 
     name: ClassVar[str] = "tasks"
     state_version: ClassVar[int] = 1
+    rules: ClassVar[Mapping[str, Rule]] = RULES
 
     @property
     def events(self) -> tuple[EventType, ...]:
