@@ -75,9 +75,14 @@ class SqliteBackend:
         log = Path(f"{self.path}-wal")
         if not (log.exists() and log.stat().st_size):
             return
-        with closing(Pool(self.path, read_only=True).connect()) as connection:
-            connection.execute("SELECT count(*) FROM sqlite_master").fetchone()  # this makes SQLite look at the log
-            lost = commits_out_of_reach(self.path)
+        try:
+            with closing(Pool(self.path, read_only=True).connect()) as connection:
+                connection.execute("SELECT count(*) FROM sqlite_master").fetchone()  # this makes SQLite look at the log
+                lost = commits_out_of_reach(self.path)
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode == sqlite3.SQLITE_READONLY_ROLLBACK:
+                return  # a power cut while the store was made: only a writer can undo that, and nothing was acknowledged
+            raise
         if lost:
             raise NotAStore(
                 f"the log of store {self.url} is damaged: at least {lost} acknowledged commits in it are out of reach",

@@ -428,6 +428,27 @@ def test_a_store_does_not_cross_a_fork(tmp_path: Path) -> None:
     assert run.submit(Pay(account="a", amount=3)).position == 14
 
 
+def test_a_store_half_made_at_a_power_cut_is_made_anew(tmp_path: Path) -> None:
+    """A journal that SQLite must undo first, beside a log: only a writer can do that, so looking at the log before
+    must not stand in the way."""
+    path = tmp_path / "refold.db"
+    child = os.fork()
+    if child == 0:  # pragma: no cover  # another process
+        making = sqlite3.connect(path, isolation_level=None)
+        making.execute("PRAGMA cache_size=1")
+        making.execute("BEGIN IMMEDIATE")
+        making.execute("CREATE TABLE half_made (x)")
+        making.executemany("INSERT INTO half_made VALUES (?)", [("x" * 4000,)] * 20)
+        os._exit(0)
+    os.waitpid(child, 0)
+    assert Path(f"{path}-journal").stat().st_size
+    Path(f"{path}-wal").write_bytes(bytes(8192))
+    with toy_store(path) as store:
+        assert list(store.runs()) == []
+        fill(store.run("r"))
+        assert store.verify("r").ok
+
+
 # -- settings ---------------------------------------------------------------------------------
 
 
