@@ -81,7 +81,7 @@ class SqliteBackend:
                 lost = commits_out_of_reach(self.path)
         except sqlite3.OperationalError as error:
             if error.sqlite_errorcode == sqlite3.SQLITE_READONLY_ROLLBACK:
-                return  # a power cut while the store was made: only a writer can undo that, and nothing was acknowledged
+                return  # a power cut while the store was made: only a writer can undo that; nothing was acknowledged
             raise
         if lost:
             raise NotAStore(
