@@ -1,29 +1,27 @@
-"""A run: the shell round the pure core. Takes commands, decides, appends, folds; restores itself when it may have
-fallen behind.
+"""A run: the shell round the pure core. Takes commands, decides, appends, folds.
 
 It must never acknowledge what is not durable, and never keep anything that the journal does not give back: everything
-here but the state is
-configuration. All of it works under one lock, so a run may be shared by threads.
+here but the state is configuration. All of it works under one lock, so a run may be shared by threads.
 """
 
 from __future__ import annotations
 
 import logging
-import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias
 
 from engine.checkpoint import CheckpointPolicy, CheckpointTaken, take_checkpoint
 from engine.core.catalog import Wire
 from engine.core.codec import decode, encode_many
 from engine.core.decider import COMMAND_NOTED, Command, Model, ModelState, Moment, fingerprint_of
 from engine.core.envelope import EVENTS, Commit, Event, Group, events_of, group_of, merge, seal_commit
-from engine.core.errors import CommandMismatch, Conflict, CorruptJournal, InvalidValue, NotFound, Refused
-from engine.core.fields import TIME_MS, check_id
+from engine.core.errors import CommandMismatch, Conflict, InvalidValue, Refused
+from engine.core.fields import TIME_MS
 from engine.core.handle import Outcome
-from engine.restore import Restored, RestoreReport, StartAt, fold, restore
+from engine.replica import Draft, Replica, named
+from engine.restore import StartAt
 from engine.store import Checkpoints, Journal
 
 __all__ = ["Clock", "Fact", "Run", "wall_clock_ms"]
@@ -32,7 +30,6 @@ Clock: TypeAlias = Callable[[], int]
 Fact: TypeAlias = tuple[str, Mapping[str, Any]]
 """An event that another runtime has decided: (name, data)."""
 
-T = TypeVar("T")
 _log = logging.getLogger("refold")
 
 
@@ -41,19 +38,7 @@ def wall_clock_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-class _Draft:
-    """A commit in the making: its groups, and what to go back to."""
-
-    __slots__ = ("broken", "groups", "seq", "writing", "written")
-
-    def __init__(self, seq: int) -> None:
-        self.seq = seq
-        self.groups: list[Group] = []
-        self.broken = False
-        self.writing = self.written = False
-
-
-class Run:
+class Run(Replica):
     """One run of a store, live. Made by ``store.run(id)``; holds the state at ``position`` and appends after it."""
 
     def __init__(
@@ -68,72 +53,14 @@ class Run:
         policy: CheckpointPolicy | None = None,
         start: StartAt = "best",
     ) -> None:
-        self.id = _named("run id", run_id)
-        self.actor = None if actor is None else _named("actor", actor)
-        self._journal = journal
-        self._checkpoints = checkpoints
-        self._model = model
+        self.actor = None if actor is None else named("actor", actor)
         self._clock = clock
         self._policy = policy or CheckpointPolicy()
-        self._lock = threading.RLock()
-        self._folding = threading.Lock()  # held, under the other, while events are decided and folded
-        self._draft: _Draft | None = None
-        self._behind = False  # a write may or may not have happened: look at the journal before the next step
-        self._lost = False  # an interrupt left the state half-way: only the journal can give it back
         self._bytes_since = 0
-        head = journal.head(self.id)
-        if head is not None and head.hidden:
-            raise Conflict(
-                f"run {self.id!r} was deleted; forks still need its history", hint="use another id", run=self.id
-            )
-        self._at: Restored = restore(journal, checkpoints, model, self.id, start=start)
-        self.restored: RestoreReport = self._at.report
-        """How the run was restored when it was opened."""
         self.checkpoint_error: Exception | None = None
         """Why the last checkpoint by policy could not be written, or None. The commands it followed are durable all
         the same."""
-
-    # -- reading ------------------------------------------------------------------------------------------------------
-
-    @property
-    def position(self) -> int:
-        """The seq of the last event this handle knows, 0 for none. Never one that may still be taken back by another
-        thread."""
-        with self._lock:
-            self._not_from_within()
-            if self._lost and self._draft is None:
-                self._catch_up()
-            return self._at.state.seq
-
-    @property
-    def model(self) -> Model:
-        """The projections this run is folded into."""
-        return self._model
-
-    def ask(self, question: Callable[[ModelState], T]) -> T:
-        """Return ``question(state)`` under the run's lock. The answer must share nothing mutable with the state."""
-        with self._lock:
-            self._ready()
-            return question(self._at.state)
-
-    def ask_projection(self, name: str) -> Callable[[Callable[[Any], Any]], Any]:
-        """Return the ``ask`` of one projection, as its Queries class takes it. Asking raises NotFound when the model
-        has none of that name."""
-        return lambda question: self.ask(lambda state: question(state.part(name)))
-
-    def digest(self) -> str:
-        """Return the state digest: SHA-256 over the deterministic encoding of everything the run is, 64 hex digits."""
-        return self.ask(ModelState.digest)
-
-    def state_bytes(self) -> bytes:
-        """Return the deterministic encoding itself, for comparisons that want to see the difference."""
-        return self.ask(ModelState.bytes)
-
-    def link(self) -> str:
-        """Return the hash chain's link at ``position``, 64 hex digits."""
-        with self._lock:
-            self._ready()
-            return self._at.link.hex()
+        super().__init__(journal, checkpoints, model, run_id, start=start)
 
     # -- commands -----------------------------------------------------------------------------------------------------
 
@@ -202,9 +129,9 @@ class Run:
         at_ms: int | None,
         cause: int | str | None,
     ) -> Outcome:
-        actor = self.actor if actor is None else _named("actor", actor)
+        actor = self.actor if actor is None else named("actor", actor)
         if command_id is not None:
-            _named("command_id", command_id)
+            named("command_id", command_id)
         at = self._now(at_ms)
         print_ = fingerprint() if command_id is not None else None
         with self._lock:
@@ -229,7 +156,7 @@ class Run:
 
     def _decide_into(
         self,
-        draft: _Draft,
+        draft: Draft,
         decide: Callable[[ModelState, Moment], list[Wire]],
         command_id: str | None,
         fingerprint: bytes | None,
@@ -297,11 +224,11 @@ class Run:
     # interrupt strike between these steps, the next use restores from the journal instead of trusting what is in
     # memory.
 
-    def _open_draft(self) -> _Draft:
+    def _open_draft(self) -> Draft:
         self._lost = True
-        return _Draft(self._at.state.begin())
+        return Draft(self._at.state.begin())
 
-    def _forget_since(self, draft: _Draft) -> None:
+    def _forget_since(self, draft: Draft) -> None:
         """Take back a command that failed after some of its events were folded; fold the draft's other commands
         again."""
         draft.broken = True
@@ -311,7 +238,7 @@ class Run:
         state.apply(draft.groups)
         draft.broken = False
 
-    def _write(self, draft: _Draft) -> None:
+    def _write(self, draft: Draft) -> None:
         """Make the draft durable. Everything is encoded before the store takes its lock."""
         state = self._at.state
         if draft.groups:
@@ -328,7 +255,7 @@ class Run:
         state.keep()
         self._lost = False
 
-    def _take_back(self, draft: _Draft, error: BaseException) -> None:
+    def _take_back(self, draft: Draft, error: BaseException) -> None:
         """Put the state back where it was before the draft, as far as it is known that the draft is not in the
         journal."""
         if draft.written or draft.broken:
@@ -367,64 +294,6 @@ class Run:
         except InvalidValue as error:
             raise error.at("at_ms" if at_ms is not None else "clock") from None
         return checked
-
-    # -- keeping up ---------------------------------------------------------------------------------------------------
-
-    def refresh(self) -> int:
-        """Fold what other writers have appended since; return the new position. Raises CorruptJournal,
-        BackendUnavailable."""
-        with self._lock:
-            self._not_from_within()
-            if self._draft is not None:
-                raise Refused("a batch is open on this run", hint="end it first, then refresh")
-            self._catch_up()
-            return self._at.state.seq
-
-    def _ready(self) -> None:
-        """Make sure that the state is what the journal gives, before anything is read or decided. Inside a batch it is
-        the batch's."""
-        self._not_from_within()
-        if self._draft is None and (self._lost or self._behind):
-            self._catch_up()
-
-    def _catch_up(self) -> None:
-        """Fold what is new; start over from the journal when the state cannot be trusted, or when folding fails
-        half-way."""
-        with self._folding:
-            lost, self._lost = self._lost, True
-            if lost:
-                self._at = restore(self._journal, self._checkpoints, self._model, self.id)
-            else:
-                try:
-                    fold(self._journal, self.id, self._at)
-                except CorruptJournal as error:
-                    self._not_another(error)
-                    raise
-            self._lost = self._behind = False
-
-    def _not_another(self, error: CorruptJournal) -> None:
-        """Raise Conflict when the journal is whole, only not ours: the run was deleted, and perhaps made anew."""
-        try:
-            head = self._journal.existing_head(self.id)
-        except NotFound:
-            pass
-        else:
-            if head.position < self._at.state.seq:
-                return
-            restore(self._journal, self._checkpoints, self._model, self.id)
-        raise Conflict(
-            f"run {self.id!r} was deleted, or made anew, since it was opened",
-            hint="open it again with store.run(); nothing was written",
-            run=self.id,
-        ) from error
-
-    def _not_from_within(self) -> None:
-        """Refuse what a projection asks of its own run while it decides or folds: the state is half-way there."""
-        if self._folding.locked():  # we hold the other lock, so it is this very thread that holds this one
-            raise Refused(
-                f"run {self.id!r} was used while it decides or folds a command",
-                hint="decide and evolve read nothing but their arguments; return the further events from decide",
-            )
 
     # -- checkpoints --------------------------------------------------------------------------------------------------
 
@@ -482,16 +351,8 @@ class _Ingest:
 def _check_cause(cause: Any, position: int) -> None:
     """Check that a cause is an id, or a position that is already there. Raises InvalidValue."""
     if type(cause) is not int:
-        _named("cause", cause)
+        named("cause", cause)
     elif not 1 <= cause <= position:
         raise InvalidValue(
             "cause", f"it is none of the positions 1..{position}", hint="name an earlier event of this run"
         )
-
-
-def _named(what: str, value: Any) -> str:
-    """Return a checked id. Raises InvalidValue naming the argument."""
-    try:
-        return check_id(value)
-    except InvalidValue as error:
-        raise error.at(what) from None

@@ -56,7 +56,9 @@ def checker(tag: int | str, fields: Sequence[Field], slowly: Check) -> Check:
     keys = name(frozenset(column.name for column in fields))
     tests.append(f"{keys}.issuperset(data)" if may_be_missing else f"len(data) == {len(fields)}")
     source = _SOURCE.format(
-        values="\n        ".join(values), tests=" and ".join(tests), names=", ".join(f"v{i}" for i in range(len(fields)))
+        values="\n        ".join(values),
+        tests=" and ".join(tests),
+        names=", ".join(f"v{i}" for i in range(len(fields))),
     )
     exec(compile(source, f"<checker of {tag}>", "exec"), scope)
     made: Check = scope["check"]

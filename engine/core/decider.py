@@ -335,7 +335,10 @@ class Model:
             self,
             "admitting",
             {
-                event_type.tag: (projection.name, getattr(projection, "rules", {}).get(event_type.name, projection.admit))
+                event_type.tag: (
+                    projection.name,
+                    getattr(projection, "rules", {}).get(event_type.name, projection.admit),
+                )
                 for projection in self.projections
                 for event_type in projection.events
             },

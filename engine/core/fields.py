@@ -132,9 +132,7 @@ def _object(value: Any) -> dict[str, Any]:
     return result
 
 
-ID: Final = Checked(
-    "id", check_id, quick=lambda value, name: f"type({value}) is str and {value} in {name(_known_ids)}"
-)
+ID: Final = Checked("id", check_id, quick=lambda value, name: f"type({value}) is str and {value} in {name(_known_ids)}")
 TEXT: Final = Checked("text", lambda value: text(value, ""))
 U32: Final = _integer(0, U32_MAX, "u32")
 U64: Final = _integer(0, U64_MAX, "u64")
