@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from engine.core.handle import Outcome
     from engine.open_store import RunSummary, Store, open_store
     from engine.restore import RestoreReport
-    from engine.runs import LiveRun, RunView
+    from engine.runs import LiveRun, RunView, Slider
     from engine.verify import Fault, Verdict
 
 _HOME = {
@@ -60,7 +60,7 @@ _HOME = {
     "engine.core.handle": ("Outcome",),
     "engine.open_store": ("RunSummary", "Store", "open_store"),
     "engine.restore": ("RestoreReport",),
-    "engine.runs": ("LiveRun", "RunView"),
+    "engine.runs": ("LiveRun", "RunView", "Slider"),
     "engine.verify": ("Fault", "Verdict"),
 }
 _MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
@@ -89,6 +89,7 @@ __all__ = [
     "RunSummary",
     "RunView",
     "SchemaError",
+    "Slider",
     "Store",
     "Verdict",
     "open_store",

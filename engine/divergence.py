@@ -220,10 +220,10 @@ def _document(state: ModelState, projection: str) -> tuple[str, Mapping[Any, Any
     kind = _KINDS[projection]
     from engine.documents import document  # late: it loads every projection
     from engine.restore import Restored, RestoreReport
-    from engine.runs import RunView
+    from engine.view import StateView
 
     nothing = RestoreReport("", state.seq, "genesis", 0, (), 0.0)
-    return kind, document(RunView("", Restored(state, b"", nothing)))[kind]
+    return kind, document(StateView("", Restored(state, b"", nothing)))[kind]
 
 
 def _in_dump(left: ModelState, right: ModelState, table: str, key: Key, one: Any, other: Any) -> tuple[str, Any, Any]:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
 from engine.archive import export_lines, import_lines
+from engine.changes import FieldChange, with_changes
 from engine.checkpoint import CheckpointPolicy
 from engine.core.decider import Model
 from engine.core.envelope import Event
@@ -18,7 +19,7 @@ from engine.fork import Deleted, delete_run, fork_run
 from engine.history import HistoryFilter, Wanted, history
 from engine.restore import StartAt, restore
 from engine.run import Clock, wall_clock_ms
-from engine.runs import LiveRun, RunView
+from engine.runs import LiveRun, RunView, Slider
 from engine.store import Backend, Checkpoints, Head, Journal, connect
 from engine.verify import Verdict, verify
 from projections.model import MODEL
@@ -106,10 +107,14 @@ class Store:
         """Return the whole state of an existing run at position ``at`` (default: its head), read-only. Raises
         NotFound, CorruptJournal."""
         self.journal.existing_head(run_id)
-        return RunView(
-            run_id,
-            restore(self.journal, self.checkpoints, self.model, run_id, until=at, start=start, progress=progress),
-        )
+        restored = restore(self.journal, self.checkpoints, self.model, run_id, until=at, start=start, progress=progress)
+        return RunView(self.journal, self.checkpoints, self.model, run_id, restored)
+
+    def slider(self, run_id: str, *, at: int | None = None) -> Slider:
+        """Return a view of an existing run that moves, at position ``at`` (default: its head); see
+        :mod:`engine.slider`. Raises NotFound, CorruptJournal."""
+        end = self.journal.existing_head(run_id).position
+        return Slider(self.journal, self.checkpoints, self.model, run_id, end if at is None else at)
 
     def runs(self) -> Sequence[RunSummary]:
         """Return all runs, in order of id. Reads heads and last commits only, so one damaged run never hides the
@@ -145,6 +150,20 @@ class Store:
         """Yield the events of a run that match every filter; see :class:`engine.history.HistoryFilter`."""
         chosen = HistoryFilter(types=None if types is None else frozenset(types), **wanted)
         return history(self.journal, self.model, run_id, chosen, newest_first=newest_first, limit=limit)
+
+    def changes(
+        self,
+        run_id: str,
+        *,
+        types: Iterable[str] | None = None,
+        newest_first: bool = False,
+        limit: int | None = None,
+        **wanted: Unpack[Wanted],
+    ) -> Iterator[tuple[Event, tuple[FieldChange, ...]]]:
+        """Yield the events of :meth:`history`, each with what it changed, field by field; see
+        :mod:`engine.changes`."""
+        events = self.history(run_id, types=types, newest_first=newest_first, limit=limit, **wanted)
+        return with_changes(self.journal, self.checkpoints, self.model, run_id, events)
 
     def fork(self, run_id: str, new_id: str, *, at: int) -> LiveRun:
         """Return a new run that shares the history of ``run_id`` up to ``at``; see :func:`engine.fork.fork_run`."""

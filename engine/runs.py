@@ -1,56 +1,28 @@
-"""Runs with their projections: ``run.tasks`` and its siblings on a live run, and the same queries on a view of the
-past."""
+"""Live runs with their projections: ``run.tasks`` and its siblings, time travel, forks and audit. It must never decide
+anything; :mod:`engine.run` does."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
 from functools import cached_property
-from typing import Unpack
 
-from engine.core.envelope import Event
-from engine.diff import Diff, diff
-from engine.documents import document
+from engine.audit import Audited
+from engine.diff import Diff
 from engine.fork import fork_run
-from engine.history import HistoryFilter, Wanted, history
 from engine.moments import position_at
 from engine.restore import restore
 from engine.run import Run
-from engine.view import StateView
-from engine.why import Why, why_task
-from projections.contexts import ContextCommands, ContextQueries
-from projections.graph import GraphCommands, GraphQueries
-from projections.swarm import SwarmCommands, SwarmQueries
-from projections.tasks import TaskCommands, TaskQueries
+from engine.slider import Slider
+from engine.view import RunView
+from projections.contexts import ContextCommands
+from projections.graph import GraphCommands
+from projections.swarm import SwarmCommands
+from projections.tasks import TaskCommands
 
-__all__ = ["LiveRun", "RunView"]
-
-
-class RunView(StateView):
-    """The whole state of a run as of a position, read-only: queries of every projection, ``digest`` and ``report``."""
-
-    @cached_property
-    def tasks(self) -> TaskQueries:
-        """The task table as of this position."""
-        return TaskQueries(self.ask_projection("tasks"))
-
-    @cached_property
-    def contexts(self) -> ContextQueries:
-        """The conversations as of this position."""
-        return ContextQueries(self.ask_projection("contexts"))
-
-    @cached_property
-    def graphs(self) -> GraphQueries:
-        """The task graphs as of this position."""
-        return GraphQueries(self.ask_projection("graph"))
-
-    @cached_property
-    def swarm(self) -> SwarmQueries:
-        """The swarm as of this position."""
-        return SwarmQueries(self.ask_projection("swarm"))
+__all__ = ["LiveRun", "RunView", "Slider"]
 
 
-class LiveRun(Run):
-    """A live run: commands and queries of every projection, batches, checkpoints, time travel, forks."""
+class LiveRun(Run, Audited):
+    """A live run: commands and queries of every projection, batches, checkpoints, time travel, forks, audit."""
 
     @cached_property
     def tasks(self) -> TaskCommands:
@@ -81,7 +53,14 @@ class LiveRun(Run):
         assert (position is None) != (time_ms is None), "give a position or a time"
         if time_ms is not None:
             position = position_at(self._journal, self.id, time_ms)
-        return RunView(self.id, restore(self._journal, self._checkpoints, self._model, self.id, until=position))
+        restored = restore(self._journal, self._checkpoints, self._model, self.id, until=position)
+        return RunView(self._journal, self._checkpoints, self._model, self.id, restored)
+
+    def slider(self, position: int | None = None) -> Slider:
+        """Return a view that moves, at ``position`` (default: here): a step forward folds one event; see
+        :mod:`engine.slider`. Raises NotFound, CorruptJournal."""
+        at = self.position if position is None else position
+        return Slider(self._journal, self._checkpoints, self._model, self.id, at)
 
     def fork(self, new_id: str, *, at: int | None = None) -> LiveRun:
         """Return a new run that shares this one's history up to ``at`` (default: here); see
@@ -97,23 +76,7 @@ class LiveRun(Run):
             policy=self._policy,
         )
 
-    def diff(self, before: int, after: int) -> Diff:
-        """Return what changed between two positions, as rows and as a JSON Patch; see :mod:`engine.diff`."""
-        return diff(document(self.at(before)), document(self.at(after)))
-
-    def why(self, task_id: str) -> Why:
-        """Return what led a task to its present state, in words; see :mod:`engine.why` for nodes, contexts and
-        workers."""
-        return why_task(self._journal, self._model, self, self.id, task_id, until=self.position)
-
-    def history(
-        self,
-        *,
-        types: Iterable[str] | None = None,
-        newest_first: bool = False,
-        limit: int | None = None,
-        **wanted: Unpack[Wanted],
-    ) -> Iterator[Event]:
-        """Yield the events of this run that match every filter; see :class:`engine.history.HistoryFilter`."""
-        chosen = HistoryFilter(types=None if types is None else frozenset(types), **wanted)
-        return history(self._journal, self._model, self.id, chosen, newest_first=newest_first, limit=limit)
+    def diff(self, before: int, after: int | None = None) -> Diff:
+        """Return what changed between two positions (default of the second: here), as rows and as a JSON Patch; see
+        :mod:`engine.diff`. Raises NotFound, CorruptJournal."""
+        return self.at(before).diff_with(self.at(self.position if after is None else after))

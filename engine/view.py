@@ -3,22 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cached_property
 from typing import Any, TypeVar
 
-from engine.core.decider import ModelState
+from engine.audit import Audited
+from engine.core.decider import Model, ModelState
 from engine.restore import Restored, RestoreReport
+from engine.store import Checkpoints, Journal
+from projections.contexts import ContextQueries
+from projections.graph import GraphQueries
+from projections.swarm import SwarmQueries
+from projections.tasks import TaskQueries
 
-__all__ = ["StateView"]
+__all__ = ["RunView", "StateView"]
 
 T = TypeVar("T")
 
 
 class StateView:
-    """The state of a run at one position. Made by ``run.at(n)`` and ``store.view(run, at=n)``."""
+    """The state of a run at one position: queries of every projection, ``digest`` and ``report``."""
 
     def __init__(self, run_id: str, restored: Restored) -> None:
         self.id = run_id
-        self._restored = restored
+        self._at = restored
+
+    @property
+    def _restored(self) -> Restored:
+        return self._at
 
     @property
     def position(self) -> int:
@@ -30,15 +41,34 @@ class StateView:
         """How the view was restored."""
         return self._restored.report
 
+    @cached_property
+    def tasks(self) -> TaskQueries:
+        """The task table as of this position."""
+        return TaskQueries(self.ask_projection("tasks"))
+
+    @cached_property
+    def contexts(self) -> ContextQueries:
+        """The conversations as of this position."""
+        return ContextQueries(self.ask_projection("contexts"))
+
+    @cached_property
+    def graphs(self) -> GraphQueries:
+        """The task graphs as of this position."""
+        return GraphQueries(self.ask_projection("graph"))
+
+    @cached_property
+    def swarm(self) -> SwarmQueries:
+        """The swarm as of this position."""
+        return SwarmQueries(self.ask_projection("swarm"))
+
     def ask(self, question: Callable[[ModelState], T]) -> T:
         """Return ``question(state)``. The answer must share nothing mutable with the state."""
         return question(self._restored.state)
 
     def ask_projection(self, name: str) -> Callable[[Callable[[Any], Any]], Any]:
-        """Return the ``ask`` of one projection, as its Queries class takes it. Raises NotFound when the model has none
-        of that name."""
-        part = self._restored.state.part(name)
-        return lambda question: question(part)
+        """Return the ``ask`` of one projection, as its Queries class takes it. Asking raises NotFound when the model
+        has none of that name."""
+        return lambda question: question(self._restored.state.part(name))
 
     def digest(self) -> str:
         """Return the state digest, 64 hex digits."""
@@ -47,3 +77,17 @@ class StateView:
     def state_bytes(self) -> bytes:
         """Return the deterministic encoding of the state."""
         return self._restored.state.bytes()
+
+
+class RunView(StateView, Audited):
+    """The state of a stored run as of a position, with what led there: its history, the changes, why and what differs.
+    Made by ``run.at(n)`` and ``store.view(run, at=n)``; it knows nothing of later events."""
+
+    def __init__(
+        self, journal: Journal, checkpoints: Checkpoints, model: Model, run_id: str, restored: Restored
+    ) -> None:
+        super().__init__(run_id, restored)
+        self._journal, self._checkpoints, self._model = journal, checkpoints, model
+
+    def _known_until(self) -> int:
+        return self.position

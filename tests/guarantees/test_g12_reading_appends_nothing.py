@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import sqlite3
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
@@ -12,12 +13,10 @@ from typing import Any
 import pytest
 
 from engine import open_store
-from engine.changes import changes
-from engine.diff import diff
-from engine.documents import document
+from engine.checkpoint import CheckpointPolicy
 from engine.moments import position_at
 from engine.open_store import Store
-from engine.why import why_task
+from engine.slider import Slider
 from tests.guarantees.domain import TASKS_DOMAIN, play
 
 
@@ -50,6 +49,12 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+def _slide(slider: Slider) -> list[str]:
+    return [slider.digest() for _ in range(5) if slider.back(3)] + [
+        slider.digest() for _ in range(5) if slider.forward(2)
+    ]
+
+
 def _empty_batch(store: Store) -> int:
     run = store.run("r")
     with run.batch():
@@ -69,11 +74,17 @@ READS: dict[str, Callable[[Store], Any]] = {
     "history": lambda store: list(store.history("r")),
     "history backwards": lambda store: list(store.history("r", newest_first=True, limit=5)),
     "history of a fork": lambda store: list(store.history("f")),
-    "changes": lambda store: list(changes(store.journal, store.checkpoints, store.model, "r", after=10)),
-    "why": lambda store: why_task(
-        store.journal, store.model, store.view("r"), "r", store.view("r").tasks.rows()[0].task_id
-    ),
-    "diff": lambda store: diff(document(store.view("r", at=3)), document(store.view("r"))),
+    "changes": lambda store: list(store.changes("r", after=10)),
+    "changes up to a position of the past": lambda store: list(store.view("r", at=20).changes(newest_first=True)),
+    "why": lambda store: store.view("r").why(store.view("r").tasks.rows()[0].task_id).to_json(),
+    "why of a node, a conversation and a worker": lambda store: [
+        store.view("r").why(node=("plan", 0)).answer,
+        store.view("r").why(context="chat").answer,
+        store.view("r").why(worker=1).answer,
+    ],
+    "diff": lambda store: store.view("r", at=3).diff_with(store.view("r")).patch,
+    "diff with a fork": lambda store: store.run("r").diff_with(store.view("f")).patch,
+    "a slider": lambda store: _slide(store.slider("r")),
     "time": lambda store: position_at(store.journal, "r", 1_000),
     "verify": lambda store: store.verify("r"),
     "verify a fork": lambda store: store.verify("f"),
@@ -128,3 +139,49 @@ def test_a_read_writes_nothing_beside_a_live_writer(filled: Path, tmp_path: Path
             run.contexts.append("chat", {"role": "user", "text": f"message {number}"})
             assert run.position == before + 1
         assert writing.verify("r").ok
+
+
+def test_time_travel_never_disturbs_a_writer_at_work(filled: Path, tmp_path: Path) -> None:
+    """G12: while a writer appends as fast as it can and takes checkpoints, readers of its past, each over a connection
+    of its own, get what was there, and it meets no conflict and no lock."""
+    path = tmp_path / "refold.db"
+    path.write_bytes(filled.read_bytes())
+    past = 40
+    with open_store(path, read_only=True) as store:
+        expected = [store.view("r", at=at, start="genesis").digest() for at in range(past)]
+    done, failed = threading.Event(), []
+
+    def read(seed: int) -> None:
+        random = Random(seed)
+        try:
+            with open_store(path, read_only=True) as reading:
+                slider = reading.slider("r", at=past - 1)
+                while not done.is_set():
+                    at = random.randrange(past)
+                    assert reading.view("r", at=at).digest() == expected[at]
+                    assert slider.to(at) == at and slider.digest() == expected[at]
+                    assert [event.seq for event in reading.view("r", at=at).history()] == list(range(1, at + 1))
+                    head = reading.view("r")
+                    assert len(list(head.history(newest_first=True, limit=10))) == 10
+                    reading.view("r", at=at).diff_with(head)
+        except BaseException as error:
+            failed.append(error)
+            raise
+
+    readers = [threading.Thread(target=read, args=(seed,)) for seed in range(2)]
+    policy = CheckpointPolicy(every_events=20)
+    with TASKS_DOMAIN.store(path, policy=policy) as writing:
+        run = writing.run("r")
+        for reader in readers:
+            reader.start()
+        try:
+            for number in range(150):
+                before = run.position
+                run.contexts.append("chat", {"role": "user", "text": f"message {number}"})
+                assert run.position == before + 1 and run.checkpoint_error is None
+        finally:
+            done.set()
+            for reader in readers:
+                reader.join()
+        assert not failed
+        assert writing.verify("r").ok and writing.view("r", start="genesis").digest() == run.digest()

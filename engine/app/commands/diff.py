@@ -11,8 +11,8 @@ from engine.app.shell import command_options, known_runs, opened_store
 from engine.app.times import Where, moment_options, parse_where, position_in
 
 if TYPE_CHECKING:
-    from engine.documents import Document
     from engine.open_store import Store
+    from engine.runs import RunView
 
 
 class Side(NamedTuple):
@@ -61,24 +61,18 @@ def command(
     here = Where(at, at_time)
     if sum((file is not None, checkpoints, bool(others), here != Where() and file is None)) != 1 or len(others) > 2:
         raise click.UsageError("name two places, or another run, or one of --with, --checkpoints, --at and --at-time")
-    from engine.diff import diff
-
     with opened_store() as store:
         if file is not None:
-            from engine.documents import foreign_document
             from engine.read_json import read_json
 
             label = str(getattr(file, "name", "-"))
-            theirs = foreign_document(read_json(file.read(), label))
-            side = _side(run) if here == Where() else Side(run, here)
-            name, ours = _state(store, side)
-            before, after = {kind: ours[kind] for kind in theirs}, theirs
-            names = (name, label)
+            theirs = read_json(file.read(), label)
+            name, view = _view(store, _side(run) if here == Where() else Side(run, here))
+            names, found = (name, label), view.diff_with(theirs)
         else:
             one, other = _sides(store, run, others, here, checkpoints)
-            (name, before), (other_name, after) = _state(store, one), _state(store, other)
-            names = (name, other_name)
-        found = diff(before, after)
+            (name, before), (other_name, after) = _view(store, one), _view(store, other)
+            names, found = (name, other_name), before.diff_with(after)
     if as_json:
         print_json(
             {
@@ -139,9 +133,7 @@ def _side(text: str) -> Side:
         return Side(text, Where())
 
 
-def _state(store: Store, side: Side) -> tuple[str, Document]:
+def _view(store: Store, side: Side) -> tuple[str, RunView]:
     """Return what to call a side, and its state."""
-    from engine.documents import document
-
     view = store.view(side.run, at=position_in(store, side.run, *side.where))
-    return f"{side.run}@{view.position}", document(view)
+    return f"{side.run}@{view.position}", view

@@ -15,7 +15,6 @@ from engine.app.times import Time
 if TYPE_CHECKING:
     from engine.changes import FieldChange
     from engine.core.envelope import Event
-    from engine.open_store import Store
 
     Row = tuple[Event, tuple[FieldChange, ...] | None]
 
@@ -83,26 +82,20 @@ def command(
       refold history nightly --task fetch --newest-first --limit 1
     """
     with opened_store() as store:
-        events = store.history(
-            run,
-            types=types or None,
-            newest_first=newest_first,
-            limit=limit,
-            since_ms=since,
-            until_ms=None if before is None else before - 1,
+        filters: dict[str, Any] = {
             **wanted,
-        )
-        rows = _with_changes(store, run, events) if changed else ((event, None) for event in events)
+            "types": types or None,
+            "newest_first": newest_first,
+            "limit": limit,
+            "since_ms": since,
+            "until_ms": None if before is None else before - 1,
+        }
+        rows: Iterator[Row]
+        rows = store.changes(run, **filters) if changed else ((event, None) for event in store.history(run, **filters))
         if as_json:
             _print_json(rows)
         else:
             _print(rows, changed)
-
-
-def _with_changes(store: Store, run: str, events: Iterable[Event]) -> Iterator[Row]:
-    from engine.changes import with_changes
-
-    return with_changes(store.journal, store.checkpoints, store.model, run, events)
 
 
 def _print_json(rows: Iterable[Row]) -> None:

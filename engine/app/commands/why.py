@@ -52,20 +52,9 @@ def command(
     """
     if sum(subject is not None for subject in (task, node, context, worker)) != 1:
         raise click.UsageError("name one task, or one of --node, --context and --worker")
-    from engine import why as verb
-
     with opened_store() as store, progress_bar(f"folding {run}") as progress:
         view = store.view(run, at=position_in(store, run, at, at_time), progress=progress)
-        known = (store.journal, store.model, view, run)
-        if node is not None:
-            why = verb.why_node(*known, *node, until=view.position)
-        elif context is not None:
-            why = verb.why_context(*known, context, until=view.position)
-        elif worker is not None:
-            why = verb.why_worker(*known, worker, until=view.position)
-        else:
-            assert task is not None
-            why = verb.why_task(*known, task, until=view.position)
+        why = view.why(task, node=node, context=context, worker=worker)
     if as_json:
         print_json({"run": run, "position": view.position, **why.to_json()})
         return
