@@ -57,7 +57,7 @@ class Pages:
             self._file.close()
             raise
         size = path.stat().st_size
-        header = self._file.read(100)
+        header = self._file.read(100).ljust(100, b"\0")
         self.readable = header[:16] == MAGIC
         self.page_bytes = _page_bytes(header)
         self.usable = self.page_bytes - (header[20] if self.readable and header[20] < self.page_bytes // 2 else 0)
