@@ -22,6 +22,12 @@ _HINTS: tuple[tuple[int, type[EngineError], str, str], ...] = (
         "is locked by another process",
         "try again; a writer held the lock too long",
     ),
+    (  # SQLite's own patience, ten seconds: a writer is stopped in the middle of saying that it has committed
+        sqlite3.SQLITE_PROTOCOL,
+        BackendUnavailable,
+        "is locked by another process",
+        "try again; a writer held the lock too long",
+    ),
     (sqlite3.SQLITE_LOCKED, BackendUnavailable, "is locked by this process", "try again"),
     (sqlite3.SQLITE_FULL, BackendUnavailable, "cannot grow: the disk is full", "free some space and try again"),
     (

@@ -4,6 +4,7 @@ program's database for its own.
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import time
 from contextlib import closing
@@ -15,6 +16,7 @@ from eventsourcing.sqlite import SQLiteCursor
 from engine.core.errors import BackendUnavailable, NotAStore, NotFound, SchemaError
 from engine.store.errors import translated
 from engine.store.sqlite_connections import BUSY_TIMEOUT_S, Datastore, Pool
+from engine.store.sqlite_files import looking_at, make_empty
 from engine.store.sqlite_log import commits_out_of_reach
 from engine.store.sqlite_recorders import SqliteCheckpoints, SqliteCommits
 
@@ -143,8 +145,8 @@ def _look_at(path: Path, *, create: bool) -> None:
     if path.exists() and not path.is_file():
         raise NotAStore(f"{path} is not a file", hint="name a refold store, or a path that does not exist yet")
     try:
-        with path.open("rb") as file:
-            start = file.read(len(_MAGIC))
+        with looking_at(path) as file:
+            start = os.pread(file, len(_MAGIC), 0)
     except FileNotFoundError:
         if not create:
             raise NotFound(
@@ -156,7 +158,7 @@ def _look_at(path: Path, *, create: bool) -> None:
                 f"the folder {path.parent} does not exist", hint="make it, or name another path"
             ) from None
         try:
-            path.touch()
+            make_empty(path)
         except OSError as error:
             raise BackendUnavailable(
                 f"store {path} cannot be made: {error.strerror}", hint="check the folder's permissions"

@@ -22,10 +22,14 @@ from eventsourcing.persistence import ConnectionPoolClosedError
 from eventsourcing.sqlite import SQLiteCursor, SQLiteDatastore
 
 from engine.core.errors import BackendUnavailable, ReadOnly
+from engine.store.sqlite_files import Connection, opened, rests_at_forks
 
 __all__ = ["BUSY_TIMEOUT_S", "Datastore", "Pool"]
 
 BUSY_TIMEOUT_S: Final = 30.0
+"""How long a writer waits for the one write lock of the store, before it raises BackendUnavailable and has written
+nothing. Only a process that is stopped in the middle of a commit, and neither goes on nor dies, holds it for as long;
+the death of a process gives its lock back at once. Readers do not wait for it."""
 _IDLE_MAX: Final = 8
 
 
@@ -38,11 +42,15 @@ class Pool:
         self._read_only = read_only
         self._idle: deque[sqlite3.Connection] = deque()
         self.closed = False
+        self.awake = threading.Event()
+        """Whether connections may be made and kept; off during a fork."""
+        self.awake.set()
 
     def take(self) -> sqlite3.Connection:
         """Return a connection that nobody else has. Raises ConnectionPoolClosedError."""
         if self.closed:
             raise ConnectionPoolClosedError
+        self.awake.wait()
         try:
             return self._idle.pop()
         except IndexError:
@@ -50,11 +58,11 @@ class Pool:
 
     def give(self, connection: sqlite3.Connection) -> None:
         """Keep a connection for the next reader, or close it."""
-        if self.closed or len(self._idle) >= _IDLE_MAX:
+        if self.closed or len(self._idle) >= _IDLE_MAX or not self.awake.is_set():
             connection.close()
             return
         self._idle.append(connection)
-        if self.closed:  # meanwhile, by another thread
+        if self.closed or not self.awake.is_set():  # meanwhile, by another thread
             self.drain()
 
     def close(self) -> None:
@@ -81,9 +89,11 @@ class Pool:
             check_same_thread=False,
             isolation_level=None,  # transactions are begun explicitly
             timeout=BUSY_TIMEOUT_S,
+            factory=Connection,
         )
-        connection.text_factory = _text
         try:
+            opened(connection, self._path)
+            connection.text_factory = _text
             connection.execute("PRAGMA synchronous=FULL")
             connection.execute("PRAGMA trusted_schema=OFF")
             if not self._read_only:
@@ -119,6 +129,8 @@ class Datastore(SQLiteDatastore):
         self._writer: sqlite3.Connection | None = None
         self._cursor: sqlite3.Cursor
         self._pid = os.getpid()
+        self._rests = False  # during a fork: this holds the write lock
+        rests_at_forks(self)
 
     @contextmanager
     def transaction(self, *, commit: bool) -> Iterator[SQLiteCursor]:
@@ -202,6 +214,26 @@ class Datastore(SQLiteDatastore):
             self._cursor.close()  # while a statement lives, closing the connection closes nothing
             writer.close()
             self.pool.drain()
+
+    def rest(self, seconds: float) -> None:
+        """Close the connections, before a fork; a write or a read that another thread is at is waited for."""
+        self._rests = self._write_lock.acquire(timeout=seconds)
+        self.pool.awake.clear()
+        if self._rests and self._writer is not None:
+            writer, self._writer = self._writer, None
+            self._cursor.close()
+            writer.close()
+        self.pool.drain()
+
+    def wake(self, *, in_child: bool) -> None:
+        """Go on after a fork. In the child every use is refused; the locks are as new, so that it is and does not
+        hang."""
+        if in_child:
+            self._write_lock = threading.Lock()
+        elif self._rests:
+            self._write_lock.release()
+        self._rests = False
+        self.pool.awake.set()
 
     def close(self) -> None:
         if not hasattr(self, "_pid"):  # __init__ failed; the parent calls close() from __del__

@@ -18,6 +18,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import IO, Final, TypeAlias
 
+from engine.store.sqlite_files import looking_at
+
 __all__ = ["Log", "commits_out_of_reach", "read_log"]
 
 _HEADER_BYTES, _FRAME_HEADER_BYTES = 32, 24
@@ -134,8 +136,8 @@ def commits_out_of_reach(path: Path) -> int:
     nothing is said, for it is writing where one would look.
     """
     try:
-        with Path(f"{path}-wal").open("rb") as file, Path(f"{path}-shm").open("rb") as index:
-            seen = os.pread(index.fileno(), _INDEX_HEADER_BYTES, 0)
+        with Path(f"{path}-wal").open("rb") as file, looking_at(path, "-shm") as index:  # the log has no locks
+            seen = os.pread(index, _INDEX_HEADER_BYTES, 0)
             if len(seen) < _INDEX_HEADER_BYTES or not seen[12]:  # not in use
                 return 0
             log = _File(file)
@@ -145,7 +147,7 @@ def commits_out_of_reach(path: Path) -> int:
                 if frame.salt != salt:
                     break
                 behind.append(frame)
-            again = os.pread(index.fileno(), _INDEX_HEADER_BYTES, 0)
+            again = os.pread(index, _INDEX_HEADER_BYTES, 0)
             return _flushed(behind, big=log.big) if seen == again else 0
     except OSError:  # there is no log, or what reads the store will say why it cannot
         return 0

@@ -7,13 +7,16 @@ itself, so that a broken page costs its own rows and no others.
 
 from __future__ import annotations
 
+import os
 import struct
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from engine.core.limits import COMMIT_BYTES_MAX
+from engine.store.sqlite_files import looking_at
 from engine.store.sqlite_log import read_log
 
 __all__ = ["Cell", "Pages", "SourcePage"]
@@ -49,29 +52,26 @@ class Pages:
     """The pages of a store file and of the log beside it, each read when it is asked for."""
 
     def __init__(self, path: Path) -> None:
-        self._file = path.open("rb")
-        try:
+        with ExitStack() as files:
+            self._file = files.enter_context(looking_at(path))
             log = path.with_name(path.name + "-wal")
-            self._log: IO[bytes] | None = log.open("rb") if log.is_file() and log.stat().st_size else None
-        except BaseException:
-            self._file.close()
-            raise
-        size = path.stat().st_size
-        header = self._file.read(100).ljust(100, b"\0")
+            frames = files.enter_context(log.open("rb")) if log.is_file() and log.stat().st_size else None
+            self.log = None if frames is None else read_log(frames)
+            self._log = None if frames is None else frames.fileno()
+            size = path.stat().st_size
+            self._files = files.pop_all()
+        header = os.pread(self._file, 100, 0).ljust(100, b"\0")
         self.readable = header[:16] == MAGIC
         self.page_bytes = _page_bytes(header)
         self.usable = self.page_bytes - (header[20] if self.readable and header[20] < self.page_bytes // 2 else 0)
         self.in_file = size // self.page_bytes
-        self.log = None if self._log is None else read_log(self._log)
         self._newest = {} if self.log is None else self.log.committed
 
     def __enter__(self) -> Pages:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._file.close()
-        if self._log is not None:
-            self._log.close()
+        self._files.close()
 
     def current(self, number: int) -> SourcePage:
         """Return where the page is that SQLite would read."""
@@ -95,8 +95,7 @@ class Pages:
         """Return the bytes of a page, fewer when the file ends in it."""
         file = self._log if page.in_log else self._file
         assert file is not None
-        file.seek(page.offset)
-        return file.read(self.page_bytes)
+        return os.pread(file, self.page_bytes, page.offset)
 
     def _freed(self, last: int) -> frozenset[int]:
         """Return the pages on SQLite's list of free ones: what they still hold was deleted."""
