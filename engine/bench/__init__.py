@@ -17,6 +17,7 @@ from engine.bench.records import p6_contexts, p6_graphs, p7_contexts, p7_graphs,
 from engine.bench.replay import p4_aggregates, p4_replay
 from engine.bench.restoring import p8_long_run, p8_restore
 from engine.bench.table import p6_flat, p6_saver, p7_delta
+from engine.bench.time_travel import p9_many_tasks, p9_random_position, p9_step
 from engine.core.errors import NotFound
 
 __all__ = ["MEASURES", "run"]
@@ -28,6 +29,7 @@ MEASURES = {
     "P6": (p6_flat, p6_saver, p6_contexts, p6_graphs),
     "P7": (p7_delta, p7_contexts, p7_graphs),
     "P8": (p8_restore, p8_long_run),
+    "P9": (p9_random_position, p9_many_tasks, p9_step),
     "P11": (p11_events, p11_conversation),
 }
 
