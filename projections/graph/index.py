@@ -7,16 +7,50 @@ can play out a cascade and leave the state alone. Both share every line that cha
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator, MutableMapping, MutableSet
 from typing import Any, Generic, TypeVar
 
 from projections.graph.fields import NODE_STATUSES
 
-__all__ = ["GraphIndex", "LayeredDict", "LayeredSet", "ScratchIndex"]
+__all__ = ["GraphIndex", "LayeredDict", "LayeredSet", "OrderedIds", "ScratchIndex"]
 
 K = TypeVar("K")
 V = TypeVar("V")
 _GONE: Any = object()
+
+
+class OrderedIds(MutableSet[int]):
+    """A set of ids that is always in ascending order: whoever wants the first few lists no more than those."""
+
+    __slots__ = ("_ids",)
+
+    def __init__(self, ids: Iterable[int] = ()) -> None:
+        self._ids = sorted(ids)
+
+    def __contains__(self, item: object) -> bool:
+        if not isinstance(item, int):
+            return False
+        place = bisect_left(self._ids, item)
+        return place < len(self._ids) and self._ids[place] == item
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._ids)
+
+    def __len__(self) -> int:
+        return len(self._ids)
+
+    def add(self, value: int) -> None:
+        ids = self._ids
+        if not ids or value > ids[-1]:  # nearly always: nodes become ready in the order of their ids
+            ids.append(value)
+        elif value not in self:
+            ids.insert(bisect_left(ids, value), value)
+
+    def discard(self, value: int) -> None:
+        place = bisect_left(self._ids, value)
+        if place < len(self._ids) and self._ids[place] == value:
+            del self._ids[place]
 
 
 class LayeredSet(MutableSet[int]):
@@ -34,7 +68,8 @@ class LayeredSet(MutableSet[int]):
 
     def __iter__(self) -> Iterator[int]:
         yield from self.added
-        yield from (item for item in self.base if item not in self.gone)
+        if self.base:  # a set that was large once has its large table still, and walking an empty one costs that
+            yield from (item for item in self.base if item not in self.gone)
 
     def __len__(self) -> int:
         return len(self.base) - len(self.gone) + len(self.added)
@@ -102,6 +137,7 @@ class GraphIndex:
         self.unneeded = 0
         """Skipped nodes that were only a fallback, or depended on one, and were not needed."""
         self.members: dict[str, MutableSet[int]] = {status: set() for status in NODE_STATUSES}
+        self.members["ready"] = OrderedIds()
         self.dependents: dict[int, list[int]] = {}
         self.fallback: MutableMapping[int, int] = {}
         """Fallback -> the node that routes to it."""

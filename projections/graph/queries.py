@@ -3,7 +3,8 @@ answer speaks of."""
 
 from __future__ import annotations
 
-from heapq import nsmallest
+from collections.abc import Iterable
+from itertools import islice
 
 from engine.core.errors import InvalidValue, NotFound
 from projections.graph.fields import OVER, TERMINAL
@@ -65,12 +66,11 @@ def ready(state: GraphState, graph: str, limit: int | None = None) -> tuple[int,
     return _first(state.index(graph).members["ready"], limit)
 
 
-def _first(nodes: object, limit: int | None) -> tuple[int, ...]:
-    if limit is None:
-        return tuple(sorted(nodes))  # type: ignore[call-overload]
-    if limit < 1:
+def _first(nodes: Iterable[int], limit: int | None) -> tuple[int, ...]:
+    """Return the first of nodes that are in order; all of them without a limit."""
+    if limit is not None and limit < 1:
         raise InvalidValue("limit", f"{limit} would never dispatch anything", hint="a limit is 1 or more, or None")
-    return tuple(nsmallest(limit, nodes))  # type: ignore[call-overload]
+    return tuple(islice(nodes, limit))
 
 
 def dispatchable(state: GraphState, graph: str, limit: int | None = None) -> tuple[int, ...]:
@@ -83,7 +83,7 @@ def dispatchable(state: GraphState, graph: str, limit: int | None = None) -> tup
     index = state.index(graph)
     sequential_taken = bool(index.sequential)
     chosen: list[int] = []
-    for number in sorted(index.members["ready"]):
+    for number in index.members["ready"]:
         if limit is not None and len(chosen) == limit:
             break
         if state.nodes.rows[graph, number].execution_mode == "sequential":

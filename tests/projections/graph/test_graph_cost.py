@@ -7,7 +7,7 @@ from typing import Any
 
 from engine.core.table import Table
 from projections.graph import TaskGraph
-from projections.graph.index import GraphIndex
+from projections.graph.index import GraphIndex, OrderedIds
 from projections.graph.state import ProgressRow
 from tests.projections.graph.graph_bench import Bench, Visits, fold, plan, started
 
@@ -25,13 +25,26 @@ class Members(set[int]):
         return super().__iter__()
 
 
+class Ordered(OrderedIds):
+    """Ids in order that count how many of them were taken."""
+
+    count = 0
+
+    def __iter__(self) -> Any:
+        for item in super().__iter__():
+            self.count += 1
+            yield item
+
+
 def watched(bench: Bench) -> Any:
     """Count every visit to a node's record, counter or status set from now on; return the counting function."""
     index: GraphIndex = bench.part.index("g")
     progress: Table[ProgressRow] = bench.part.progress
     counted = [Visits(progress.rows), Visits(bench.part.nodes.rows), Visits(index.unmet)]
     progress.rows, bench.part.nodes.rows, index.unmet = counted  # type: ignore[assignment]
-    index.members = {status: Members(nodes) for status, nodes in index.members.items()}
+    index.members = {
+        status: Ordered(nodes) if status == "ready" else Members(nodes) for status, nodes in index.members.items()
+    }
     for name in ("gates", "due", "stale", "awaiting", "asking", "sequential"):
         setattr(index, name, Members(getattr(index, name)))
 
@@ -112,6 +125,43 @@ def test_injection_and_questions_cost_what_they_speak_of() -> None:
     assert bench.graphs.why("g", 5)[0].on == 4
     assert bench.graphs.running("g") == ()
     assert visits() < 20
+
+
+def test_the_first_ready_nodes_are_found_without_looking_at_the_others() -> None:
+    """Of 1,999 ready nodes the first, or the first two, are taken; the others are not listed, before and after work."""
+    bench = large("join")
+    visits = watched(bench)
+    for number in range(3):
+        assert bench.graphs.ready("g", limit=1) == bench.graphs.dispatchable("g", limit=1) == (number,)
+        assert visits() < 10
+        bench.graphs.dispatch("g", number)
+        bench.graphs.complete("g", number, attempt=1)
+        visits()
+    bench.graphs.dispatch("g", 7)
+    bench.graphs.defer("g", 7, attempt=1)
+    assert bench.graphs.ready("g", limit=6) == (3, 4, 5, 6, 7, 8)
+    assert len(bench.graphs.ready("g")) == WIDE - 4
+
+
+class Emptied(Members):
+    """A set that was large once: walking it costs what it held then."""
+
+    walks = 0
+
+    def __iter__(self) -> Any:
+        self.walks += 1
+        return super().__iter__()
+
+
+def test_a_set_that_is_empty_again_is_not_walked() -> None:
+    """When a large graph starts, every node waits to be readied at once; no later step walks that set's table."""
+    bench = large("join")
+    index = bench.part.index("g")
+    index.due, index.stale = Emptied(index.due), Emptied(index.stale)
+    bench.graphs.dispatch("g", 0)
+    bench.graphs.complete("g", 0, attempt=1)
+    bench.graphs.cancel("g", 1)
+    assert (index.due.walks, index.stale.walks) == (0, 0)  # type: ignore[attr-defined]
 
 
 def test_an_abort_costs_what_it_cancels_and_fits_in_one_commit() -> None:
