@@ -14,6 +14,16 @@ if TYPE_CHECKING:
     from engine.core.plain import PlainEvent, PlainProjection
     from engine.testing.crashable import POINTS, CrashableStore, SimulatedCrash
     from engine.testing.failure import ReplayDiffers
+    from engine.testing.linearizable import (
+        AppendCall,
+        LogEntry,
+        NotLinearizable,
+        ReadCall,
+        Violation,
+        assert_linearizable,
+        log_of,
+        violations_of,
+    )
     from engine.testing.machine import RestoreMachine, restore_machine
     from engine.testing.replay import Replayed, assert_replay_identical, cut_everywhere
     from engine.testing.runs import journals, states
@@ -33,6 +43,16 @@ _HOME = {
     "engine.core.plain": ("PlainEvent", "PlainProjection"),
     "engine.testing.crashable": ("POINTS", "CrashableStore", "SimulatedCrash"),
     "engine.testing.failure": ("ReplayDiffers",),
+    "engine.testing.linearizable": (
+        "AppendCall",
+        "LogEntry",
+        "NotLinearizable",
+        "ReadCall",
+        "Violation",
+        "assert_linearizable",
+        "log_of",
+        "violations_of",
+    ),
     "engine.testing.machine": ("RestoreMachine", "restore_machine"),
     "engine.testing.replay": ("Replayed", "assert_replay_identical", "cut_everywhere"),
     "engine.testing.runs": ("journals", "states"),
@@ -52,14 +72,20 @@ _MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
 
 __all__ = [
     "POINTS",
+    "AppendCall",
     "CrashableStore",
+    "LogEntry",
+    "NotLinearizable",
     "PlainEvent",
     "PlainProjection",
+    "ReadCall",
     "Replayed",
     "ReplayDiffers",
     "RestoreMachine",
     "SimulatedCrash",
     "Twin",
+    "Violation",
+    "assert_linearizable",
     "assert_replay_identical",
     "commands",
     "cut_everywhere",
@@ -69,10 +95,12 @@ __all__ = [
     "from_samples",
     "journals",
     "json_values",
+    "log_of",
     "register_field_type",
     "register_parameter",
     "restore_machine",
     "states",
+    "violations_of",
 ]
 
 
