@@ -30,15 +30,22 @@ class Forked:
 
 @dataclass(frozen=True, slots=True)
 class Deleted:
-    """A run that was deleted; events up to ``kept_until`` stay, out of sight, for the forks named in ``needed_by``."""
+    """A run that was deleted; events up to ``kept_until`` stay, out of sight, for the forks named in ``needed_by``.
+    ``released`` names runs deleted before that were kept for forks, and are now gone as well."""
 
     run: str
     kept_until: int
     needed_by: tuple[str, ...]
+    released: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Return the deletion for ``--json``."""
-        return {"run": self.run, "kept_until": self.kept_until, "needed_by": list(self.needed_by)}
+        return {
+            "run": self.run,
+            "kept_until": self.kept_until,
+            "needed_by": list(self.needed_by),
+            "released": list(self.released),
+        }
 
 
 def fork_run(journal: Journal, run_id: str, new_id: str, at: int) -> Forked:
@@ -59,9 +66,27 @@ def fork_run(journal: Journal, run_id: str, new_id: str, at: int) -> Forked:
 def delete_run(journal: Journal, checkpoints: Checkpoints, run_id: str) -> Deleted:
     """Delete a run and its checkpoints; keep out of sight what its forks need. Raises NotFound.
 
-    A run kept for its forks keeps its name: a new run of that name would be refused.
+    A run kept for its forks keeps its name: a new run of that name would be refused. With the last of its forks it
+    goes too. Each run is one transaction; what a crash in between leaves, the next delete takes away.
     """
+    journal.existing_head(run_id)
     forks = tuple(head.run_id for head in journal.forks_of(run_id))
-    kept = journal.erase(run_id)
-    checkpoints.delete(run_id, gte=0 if not forks else kept + 1)
-    return Deleted(run_id, kept, forks)
+    needed = journal.needed_of(run_id)
+    _erase(journal, checkpoints, run_id, needed)
+    return Deleted(run_id, needed or 0, forks, _release(journal, checkpoints))
+
+
+def _release(journal: Journal, checkpoints: Checkpoints) -> tuple[str, ...]:
+    """Take away what deleted runs hold that no fork needs any more; return those of which nothing is left."""
+    released: list[str] = []
+    while surplus := journal.surplus():  # a run that goes may be the last fork of another
+        for run_id, needed in surplus:
+            _erase(journal, checkpoints, run_id, needed)
+            if needed is None:
+                released.append(run_id)
+    return tuple(released)
+
+
+def _erase(journal: Journal, checkpoints: Checkpoints, run_id: str, needed: int | None) -> None:
+    checkpoints.delete(run_id, gte=0 if needed is None else needed + 1)  # first: they are nothing without the run
+    journal.shed(run_id, needed)

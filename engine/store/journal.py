@@ -332,17 +332,59 @@ class Journal:
             heads = self._commits.heads()
         return [head for head in heads if head.origin is not None and head.origin.run_id == run_id]
 
+    def needed_of(self, run_id: str) -> int | None:
+        """Return the last position of a run that a fork of it needs, hidden forks included; None without forks."""
+        return max((head.origin.position for head in self.forks_of(run_id) if head.origin is not None), default=None)
+
     def erase(self, run_id: str) -> int:
         """Delete a run; keep, hidden, what its forks still need. Return the last position kept, 0 for none.
 
         Raises NotFound.
         """
         self.existing_head(run_id)
-        forks = self.forks_of(run_id)
-        needed = max((head.origin.position for head in forks if head.origin is not None), default=0)
+        needed = self.needed_of(run_id)
+        self.shed(run_id, needed)
+        return needed or 0
+
+    def shed(self, run_id: str, needed: int | None) -> None:
+        """Take away a run's commits after ``needed`` and hide it, or with None all of it, in one transaction."""
         with translated(self._where):
-            self._commits.erase(run_id, keep_until=needed, hide=bool(forks))
-        return needed
+            self._commits.erase(run_id, keep_until=needed or 0, hide=needed is not None)
+
+    def surplus(self) -> list[tuple[str, int | None]]:
+        """Return the deleted runs that hold more than forks need, each with what is needed of it (None: nothing).
+
+        None at all where the record of some fork is damaged: what it needs is then not known for sure.
+        """
+        with translated(self._where):
+            heads = self._commits.heads()
+        needed: dict[str, int] = {}
+        for head in heads:
+            if head.origin is not None:
+                name = head.origin.run_id
+                needed[name] = max(needed.get(name, 0), head.origin.position)
+        hidden = (head.run_id for head in heads if head.hidden)
+        found = [(name, needed.get(name)) for name in hidden if name not in needed or self._reaches(name, needed[name])]
+        return found if all(self._origin_holds(head) for head in (heads if found else ())) else []
+
+    def _reaches(self, run_id: str, position: int) -> bool:
+        """Return whether a run has commits that begin after a position."""
+        return bool(self._rows(run_id, position + 1, gt=position, limit=1))
+
+    def _origin_holds(self, head: Head) -> bool:
+        """Return whether a run left the history that its record names, or begins by itself if it names none."""
+        try:
+            if head.origin is None:
+                first = self._rows(head.run_id, 1, gt=0, limit=1)
+                return not first or first[0][0] == 1
+            segment = self.lineage(head.run_id)[-2]
+            link = segment.start
+            if head.origin.position > segment.low:
+                commit, previous = self._holding(head.run_id, segment, head.origin.position)
+                link = truncated(commit, head.origin.position, previous).link
+        except (CorruptJournal, SchemaError):
+            return False
+        return link == head.origin.link
 
 
 def _segment_of(segments: Sequence[Segment], position: int) -> Segment:

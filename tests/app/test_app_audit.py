@@ -234,13 +234,15 @@ def test_a_fork_is_made_and_shown_with_its_lineage(cli: Cli, full: Path) -> None
 
 
 def test_deleting_says_what_is_kept(cli: Cli, full: Path) -> None:
-    """``delete --json`` is run, kept_until and needed_by; what a fork shares stays readable."""
+    """``delete --json`` is run, kept_until, needed_by and released; what a fork shares stays readable, and goes with
+    it."""
     digest = cli("digest", "other").out
     answer = cli("delete", "full", "--yes", "--json")
-    assert answer.json == {"run": "full", "kept_until": 20, "needed_by": ["other"]}
+    assert answer.json == {"run": "full", "kept_until": 20, "needed_by": ["other"], "released": []}
     assert [run["run"] for run in cli("runs", "--json").json] == ["other"]
     assert cli("digest", "other").out == digest and cli("verify", "--all").code == 0
-    assert cli("delete", "other", "--yes").out == "run other is deleted\n"
+    gone = "deleted before and kept for forks, now gone as well: full\n"
+    assert cli("delete", "other", "--yes").out == f"run other is deleted\n{gone}"
     assert cli("runs", "--json").json == []
 
 

@@ -197,7 +197,9 @@ def test_deleting_the_origin_keeps_what_forks_need(tmp_path: Path) -> None:
         store.fork("r", "early", at=5)
         fork = store.fork("r", "late", at=14)
         digest = fork.digest()
-        assert store.delete("r").to_json() == {"run": "r", "kept_until": 14, "needed_by": ["early", "late"]}
+        assert store.delete("r").to_json() == {
+            "run": "r", "kept_until": 14, "needed_by": ["early", "late"], "released": [],
+        }  # fmt: skip
         assert [run.run for run in store.runs()] == ["early", "late"]
         assert max(row.first for row in store.journal.raw("r")) <= 14
         assert store.run("late").digest() == digest and store.verify("late").ok and store.verify("early").ok
@@ -218,7 +220,7 @@ def test_a_deleted_run_without_forks_is_gone(tmp_path: Path) -> None:
         fork.tasks.yield_task("root") if fork.tasks.get("root").lifecycle == "running" else fork.tasks.start("root")
         assert store.delete("fork").needed_by == ()
         assert store.run("r").digest() == digest and store.verify("r").ok
-        assert store.delete("r").to_json() == {"run": "r", "kept_until": 0, "needed_by": []}
+        assert store.delete("r").to_json() == {"run": "r", "kept_until": 0, "needed_by": [], "released": []}
         assert store.runs() == [] and list(store.journal.raw("r")) == [] and not store.checkpoints.positions("r")
         store.run("r").tasks.open_root("anew")
         assert store.verify("r").ok

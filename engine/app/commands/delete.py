@@ -17,7 +17,8 @@ from engine.app.shell import command_options, is_terminal, opened_store, run_arg
 def command(run: str, yes: bool, as_json: bool) -> None:
     """Delete a run and its checkpoints. There is no way back but an export.
 
-    Events that forks of the run share with it are kept for them, and its name stays taken as long as they are.
+    Events that forks of the run share with it are kept for them, and its name stays taken as long as they are; with
+    the last of these forks they go as well.
 
     \b
     Example:
@@ -38,3 +39,6 @@ def command(run: str, yes: bool, as_json: bool) -> None:
         forks = ", ".join(map(printable, deleted.needed_by))
         kept = f"; its events up to {deleted.kept_until} are kept for {forks}"
     click.echo(f"run {printable(run)} is deleted{kept}")
+    if deleted.released:
+        gone = ", ".join(map(printable, deleted.released))
+        click.echo(f"deleted before and kept for forks, now gone as well: {gone}")
