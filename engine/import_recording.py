@@ -28,8 +28,8 @@ class ImportedStep:
     notes: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """Return the step for ``--json``."""
-        return {"step": self.step, "position": self.position, "notes": list(self.notes)}
+        """Return the step for ``--json``, without its notes: those are said beside the answer."""
+        return {"step": self.step, "position": self.position}
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,12 +9,23 @@ import pytest
 from engine.adapters.kernel_recording import detect, read, recorded_table, steps
 from engine.core.errors import ImportRefused
 from projections.tasks import validate_table
-from tests.adapters.recording_harness import ALL, FOLLOWED, LEAVES, REFUSED, RUNS, Followed, folded, follow, restored
+from tests.adapters.recording_harness import (
+    ALL,
+    FOLLOWED,
+    NOTED,
+    REFUSED,
+    RUNS,
+    Followed,
+    edited,
+    folded,
+    follow,
+    restored,
+)
 
 
 @pytest.mark.parametrize("name", FOLLOWED)
 def test_after_every_step_the_table_is_the_recorded_one(name):
-    """Each step leaves exactly the recorded rows, under the deliberate differences, and nothing needs a note."""
+    """Each step leaves exactly the recorded rows, under the deliberate differences; hardly any needs a note."""
     recording = ALL[name]
     followed = Followed()
     for step in steps(recording):
@@ -22,7 +33,7 @@ def test_after_every_step_the_table_is_the_recorded_one(name):
         ours = recorded_table.comparable(followed.rows)
         assert ours == recorded_table.expected(recording["task_tables"][step.index]), step.index
         assert len(set(recorded_table.digests(followed.rows, recording, step.index))) == 1
-        assert step.notes == ()
+        assert bool(step.notes) is (step.index == NOTED.get(name))
     assert step.index == len(recording["decoded_inputs"]) - 1
 
 
@@ -150,13 +161,71 @@ def test_cancelling_the_operation_cancels_its_children_first():
 
 def test_an_operation_that_ends_over_live_children_says_so():
     """Where the kernel leaves children running under a finished root, they are cancelled, and the step notes it."""
-    (name,) = LEAVES
+    name = "ends_over_children"
     *_, last = steps(ALL[name])
     assert len(last.notes) == 1 and "wf-node0" in last.notes[0]
     rows = follow(ALL[name]).rows
     assert validate_table(rows.to_json()) == []
     assert {row.lifecycle for row in rows} == {"done"}
     assert validate_table(ALL[name]["task_tables"][-1]) != []
+
+
+def waits(name):
+    """What the root waits on after each step of a recording, as it is recorded and as it is here."""
+    followed = Followed()
+    for step in steps(ALL[name]):
+        followed.take(step)
+        recorded = recorded_table.expected(ALL[name]["task_tables"][step.index])[0]
+        yield recorded["waiting_on"], list(followed.rows[0].waiting_on)
+
+
+@pytest.mark.parametrize(("name", "step", "waiting"), [
+    ("launches_out_of_order", 4, ["wf-node0", "wf-node2", "wf-node3", "wf-node4"]),
+    ("launch_left_out", 4, ["wf-node0", "wf-node2"]),
+    ("spawn_over_approval", 6, ["wf-node2"]),
+])  # fmt: skip
+def test_a_join_begins_with_the_children_the_kernel_waits_for(name, step, waiting):
+    """Out of running with every live child, in the order they were spawned, however and whether their launches were
+    answered; out of an approval with the new ones alone."""
+    assert list(waits(name))[step] == (waiting, waiting)
+
+
+def test_a_launch_answered_after_its_workflow_ended_does_not_end_the_root():
+    """The kernel ends the root over such an answer, goes on, and has it run again. Here it goes on, and a note says
+    so; the table is the recorded one again at the end."""
+    recording = ALL["late_launch"]
+    tables = [recorded_table.expected(table)[0]["lifecycle"] for table in recording["task_tables"]]
+    followed = Followed()
+    ours, notes = [], []
+    for step in steps(recording):
+        followed.take(step)
+        ours.append(followed.rows[0].lifecycle)
+        notes += [step.index for _ in step.notes]
+    assert (tables[3:], ours[3:], notes) == (["running", "done", "done"], ["running", "running", "done"], [4])
+    assert len(set(recorded_table.digests(followed.rows, recording))) == 1
+
+
+@pytest.mark.parametrize(("name", "how"), [("approval_ok", "approved"), ("approval_denied", "denied")])
+def test_an_approval_ends_when_the_kernel_goes_on(name, how):
+    """An answer that brings no effect about leaves the root waiting, as the kernel leaves it; the wait ends with that
+    answer when the root goes on, and without a note."""
+    recording = edited(name)
+    following = recording["planned_steps"][3]["disposition"].pop("effects")
+    seen = dict(enumerate(steps({key: recording[key][:4] for key in ("decoded_inputs", "planned_steps")})))
+    assert (seen[3].facts, seen[3].notes) == ((), ())
+
+    control = {"kind": "host_control", "command": {"kind": "update_task", "update": {"progress": "p"}}}
+    recording["decoded_inputs"].insert(4, {"input_id": "in-x", "observed_at_ms": "1700000004500", "input": control})
+    for effect in following:
+        effect["causation_input_id"] = "in-x"
+        effect["effect_id"] = effect["effect_id"].replace("step:3", "step:4")
+    recording["planned_steps"].insert(4, {"disposition": {"kind": "effects", "effects": following}})
+    cut = {key: recording[key][:5] for key in ("decoded_inputs", "planned_steps")}
+    *_, last = steps(cut)
+    ((event, data),) = last.facts
+    asked = f"op-{name}:step:2:effect:0"
+    assert (event, data["how"], data["awaited"], last.notes) == ("task.wait_ended", how, asked, ())
+    assert follow(cut).rows[0].lifecycle == "running"
 
 
 @pytest.mark.parametrize(("name", "step", "path"), [

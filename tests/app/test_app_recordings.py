@@ -31,6 +31,7 @@ def test_a_recording_imports_step_by_step(cli: Cli, name: str) -> None:
     shape = answer.json
     assert list(shape) == ["run", "events", "position", "steps"]
     assert shape["run"] == "r" and shape["events"] == shape["position"] == shape["steps"][-1]["position"]
+    assert all(list(step) == ["step", "position"] for step in shape["steps"])
     assert [step["step"] for step in shape["steps"]] == list(range(len(recording["planned_steps"])))
     positions = [step["position"] for step in shape["steps"]]
     assert positions == sorted(positions) and positions[0] > 0
@@ -43,14 +44,15 @@ def test_a_recording_imports_step_by_step(cli: Cli, name: str) -> None:
 
 
 def test_where_a_recording_is_not_followed_the_step_says_so(cli: Cli) -> None:
-    """Each step's notes are in the JSON, and listed for people beside the answer; no note, an empty list."""
-    file = Path(__file__).resolve().parents[2] / "fixtures" / "kernel-runs" / "ends_over_children.json"
-    steps = cli("import", file, "--run", "r", "--json").json["steps"]
-    assert all(list(step) == ["step", "position", "notes"] for step in steps)
-    noted = [step for step in steps if step["notes"]]
-    assert noted and len(noted) < len(steps)
-    told = cli("import", file, "--run", "r").err
-    assert all(f"step {step['step']}: {note}" in told for step in noted for note in step["notes"])
+    """A step that differs is named on standard error, for people and beside the JSON, whose shape stays as it is."""
+    folder = Path(__file__).resolve().parents[2] / "fixtures" / "kernel-runs"
+    answer = cli("import", folder / "ends_over_children.json", "--run", "r", "--json")
+    assert all(list(step) == ["step", "position"] for step in answer.json["steps"])
+    last = len(answer.json["steps"]) - 1
+    (told,) = answer.err.splitlines()
+    assert told.startswith(f"step {last}: ") and "wf-node0" in told
+    assert cli("import", folder / "ends_over_children.json", "--run", "r").err == answer.err
+    assert cli("import", folder / "launch_left_out.json", "--json").err == "", "nothing is said of what is followed"
 
 
 def test_importing_a_recording_twice_adds_nothing(cli: Cli) -> None:

@@ -12,7 +12,10 @@ What each step means for the task table, where the kernel is followed and where 
   the operation, or preempted, has none. A failed workflow leaves its root ``completed``, as the kernel has it.
 - An operation that ends over live children cancels them first. The kernel leaves such rows running under a finished
   root, which is no valid table; the step says so in its notes. So it does when the kernel goes on without the answer
-  to an approval (that wait ends as timed out), and when it ends a task again that is done (here the first end stays).
+  to an approval (that wait ends as timed out), when it ends a task again that is done (here the first end stays), and
+  when it ends the root over a late answer about launches although the operation goes on (here the root goes on too).
+- A wait for an approval ends when the kernel has the root go on, which need not be at the answer. A join begins with
+  every live child, in the order they were spawned; out of an approval the kernel waits for the new ones alone.
 - An input that comes again adds nothing; the same id with other content is refused.
 - What cannot be a valid table is refused, naming the step and the place: a task id that is spawned twice in one run, a
   root that runs on while it waits for its children, an effect or attempt that is not there.

@@ -132,6 +132,8 @@ def _terminal(book: Book, terminal: Place) -> None:
         termination, result = "user_abort", {"reason": terminal.text_of("reason")}
     else:
         kind.refuse(f"a terminal {kind.text()!r} is not known")
+    if book.answer is not None:
+        book.end_approval()
     book.use(ROOT, terminal.find("usage"))
     live = book.live()
     if live and kind.text() != "cancelled":

@@ -39,11 +39,14 @@ class Book:
 
     root: str | None = None
     """None before configure, then ready, running, approval, join, done."""
+    root_kind: str | None = None
+    """What the operation runs, from its start on: agent or workflow."""
     awaited: str | None = None
     """The effect whose answer the root waits for, in ``approval``."""
+    answer: tuple[str, Any] | None = None
+    """How that approval was answered, and with what, until the kernel has the root go on."""
     join: list[str] = field(default_factory=list)
-    """The live children the kernel counts as awaited: those the root waits for, in ``join``; in other states those it
-    will wait for together with the next spawn."""
+    """The live children the root waits for, in ``join``; empty otherwise."""
     children: dict[str, Child] = field(default_factory=dict)
     pending: dict[str, Effect] = field(default_factory=dict)
     effects: set[str] = field(default_factory=set)
@@ -62,8 +65,7 @@ class Book:
         if self.root == "ready":
             self.tell("started", task_id=ROOT)
         elif self.root == "approval":
-            self.end_approval("timed_out", None)
-            self.notes.append(f"the kernel went on without the answer to {self.awaited}: that wait timed out")
+            self.end_approval()
         elif self.root == "join":
             waiting = ", ".join(self.join)
             place.refuse(f"the root runs on while it waits for {waiting}; a join ends with its last child")
@@ -74,24 +76,44 @@ class Book:
         if self.root != "ready":
             self.run_root(place)
         self.tell("suspended", task_id=ROOT, wait="approval", waiting_on=[], awaited=effect_id, due_ms=None)
-        self.root, self.awaited, self.join = "approval", effect_id, []
+        self.root, self.awaited, self.answer = "approval", effect_id, None
 
-    def end_approval(self, how: str, payload: Any) -> None:
-        """End the root's wait for an approval."""
+    def answer_approval(self, effect_id: str, how: str, payload: Any) -> None:
+        """Keep the answer to an approval that the root waits for. The wait itself ends when the kernel has the root go
+        on, which need not be at once."""
+        if self.root == "approval" and self.awaited == effect_id:
+            self.answer = how, payload
+
+    def end_approval(self) -> None:
+        """End the root's wait for an approval, with its answer when there was one."""
+        if self.answer is None:
+            self.notes.append(f"the kernel went on without the answer to {self.awaited}: that wait timed out")
+        how, payload = self.answer or ("timed_out", None)
         self.tell("wait_ended", task_id=ROOT, how=how, awaited=self.awaited, payload=payload)
-        self.root = "running"
+        self.root, self.answer = "running", None
 
     def join_root(self, place: Place, spawned: list[str]) -> None:
-        """Let the root wait for the children it has just spawned, beside those it waits for already."""
-        self.join += [task_id for task_id in spawned if task_id not in self.join]
+        """Let the root wait for the children it has just spawned: beside those it waits for already, or, when it was
+        running, beside every live one, in the order they were spawned. Out of an approval the kernel lets it wait for
+        the new ones alone."""
         if self.root == "join":
+            self.join += spawned
             self.tell("join_extended", task_id=ROOT, waiting_on=spawned)
             return
         if self.root == "approval":
-            self.run_root(place)
-        waiting = list(self.join)
+            self.end_approval()
+            waiting = list(spawned)
+        else:
+            waiting = [task_id for task_id, _ in self.live()]
+        self.join = list(waiting)
         self.tell("suspended", task_id=ROOT, wait="sub_agent_join", waiting_on=waiting, awaited=None, due_ms=None)
         self.root = "join"
+
+    def late_launch(self) -> None:
+        """Note that the kernel ends the root over an answer about launches: it does so, in an operation that runs a
+        workflow, when that workflow ended before the answer came."""
+        if self.root_kind == "workflow" and self.root != "join":
+            self.notes.append("the kernel ends the root, and the operation goes on; here the root goes on with it")
 
     # -- the children -------------------------------------------------------------------------------------------------
 
@@ -100,8 +122,6 @@ class Book:
         if child.state == "starting":
             self.tell("launch_acknowledged", task_id=task_id, attempt=child.attempt)
             child.state = "running"
-            if task_id not in self.join:
-                self.join.append(task_id)
 
     def fail_launch(self, task_id: str, child: Child, reason: str) -> None:
         """Say that a child never ran."""

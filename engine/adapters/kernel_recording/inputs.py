@@ -47,6 +47,7 @@ def follow_input(book: Book, given: Place) -> None:
         entry = given.at("entry").at("kind")
         if entry.text() not in ("agent", "workflow"):
             entry.refuse(f"an entry of kind {entry.text()!r} is not known")
+        book.root_kind = entry.text()
     elif kind == "resolve_effect":
         _resolve(book, given)
     elif kind == "deliver_external_event":
@@ -102,10 +103,11 @@ def _failed(book: Book, effect_id: str, effect: Effect, failure: Place) -> None:
     """The host could not carry out an effect: launches failed, an approval will not come."""
     reason = _reason(failure)
     if effect.kind == "spawn_tasks":
+        book.late_launch()
         for task_id in effect.tasks:
             book.fail_launch(task_id, book.children[task_id], reason)
-    elif effect.kind == "request_approval" and book.root == "approval" and book.awaited == effect_id:
-        book.end_approval("timed_out", {"failure": reason})
+    elif effect.kind == "request_approval":
+        book.answer_approval(effect_id, "timed_out", {"failure": reason})
 
 
 def _reason(failure: Place) -> str:
@@ -116,12 +118,12 @@ def _reason(failure: Place) -> str:
 def _approved(book: Book, effect_id: str, effect: Effect, result: Place) -> None:
     approved = [call.text() for call in result.items_of("approved_call_ids")]
     denied = [call.text() for call in result.items_of("denied_call_ids")]
-    if book.root == "approval" and book.awaited == effect_id:
-        how = "approved" if approved else "denied"
-        book.end_approval(how, {"approved_call_ids": approved, "denied_call_ids": denied})
+    how = "approved" if approved else "denied"
+    book.answer_approval(effect_id, how, {"approved_call_ids": approved, "denied_call_ids": denied})
 
 
 def _spawned(book: Book, effect_id: str, effect: Effect, result: Place) -> None:
+    book.late_launch()
     for attempt in result.at("attempts").items():
         task_id, child = _named(book, effect, attempt)
         outcome = attempt.at("outcome")

@@ -33,6 +33,9 @@ def command(file: IO[bytes], run_id: str | None, form: Any, id: str | None, part
     chain is made anew. A record goes out of 'refold show' equal to what came in, keys that refold does not know
     included. FILE may be - for standard input. Makes the store if there is none.
 
+    Where a recording says what cannot have come about, the step is named on standard error, with what stands here
+    instead.
+
     With --partial a malformed message, node or worker is left out, and with a node all that depends on it; the nodes
     that are kept are numbered anew. The answer lists what was left out.
 
@@ -59,12 +62,12 @@ def command(file: IO[bytes], run_id: str | None, form: Any, id: str | None, part
         id = Path(label).stem
     with opened_store(create=True, read_only=False) as store, progress_bar(f"importing {label}") as progress:
         imported = content.into(store, run_id=run_id, id=id, partial=partial, progress=progress)
-    if as_json:
-        print_json(imported.to_json())
-        return
     for step in imported.steps or ():
         for text in step.notes:
             note(f"step {step.step}: {printable(text)}")
+    if as_json:
+        print_json(imported.to_json())
+        return
     for lost in imported.lost or ():
         note(f"left out: {printable(json.dumps(lost, ensure_ascii=False))}")
     what = "" if imported.id is None else f" {printable(imported.id)}"
