@@ -17,6 +17,7 @@ from engine.core.errors import ImportRefused, InvalidValue
 from engine.core.fields import check_id
 from engine.core.handle import Outcome
 from engine.runs import LiveRun
+from projections.graph import Violation
 from projections.graph.validate import read_graph
 from projections.swarm.record import validate_record
 
@@ -115,7 +116,7 @@ def rest_of_graph(record: Any) -> tuple[Any, Lost]:
             record = {key: value for key, value in record.items() if key != "outcome"}
             continue  # the outcome is derived from the nodes: those that are left have another one
         if not bad or len(bad) == len(numbers):
-            raise ImportRefused(f"nothing can be left out of the record: {found[0]['rule']}", [*lost, *found])
+            raise ImportRefused(f"nothing can be left out of the record: {found[0]['text']}", [*lost, *found])
         lost += [{**violation, "node": numbers[violation["node"]]} for violation in found if violation["node"] in bad]
         gone = _with_dependents(record["nodes"], bad)
         lost += [_left_out(numbers[node], "depends_on", numbers[on]) for node, on in gone]
@@ -134,7 +135,7 @@ def rest_of_graph(record: Any) -> tuple[Any, Lost]:
 
 def _left_out(node: int, field: str, other: int) -> dict[str, Any]:
     """Return what is said about a node that names one that is left out."""
-    return {"node": node, "field": field, "value": other, "rule": f"node {other} is left out"}
+    return Violation(node, field, other, "node.left_out", f"node {other} is left out").to_json()
 
 
 def _with_dependents(nodes: list[Any], bad: set[int]) -> list[tuple[int, int]]:
@@ -210,7 +211,7 @@ def rest_of_swarm(record: Any) -> tuple[Any, Lost]:
         entries = [_entry_of(record, violation["path"]) for violation in found]
         wrong = [violation for violation, entry in zip(found, entries, strict=True) if entry is None]
         if wrong:
-            what = f"{wrong[0]['path'] or 'value'}: {wrong[0]['rule']}"
+            what = f"{wrong[0]['path'] or 'value'}: {wrong[0]['text']}"
             raise ImportRefused(f"this cannot be left out of the record: {what}", [*lost, *wrong])
         gone: dict[str, set[str | int]] = {}
         for violation, entry in zip(found, entries, strict=True):

@@ -18,7 +18,9 @@ from engine.core.errors import NotFound
 
 __all__ = ["FAMILIES", "Family", "Page", "catalogue", "families", "page_of", "render"]
 
-FAMILIES: Final = ("errors", "command-line", "findings", "task-rules", "context-rules", "record-rules")
+FAMILIES: Final = (
+    "errors", "command-line", "findings", "task-rules", "graph-rules", "swarm-rules", "context-rules", "record-rules",
+)  # fmt: skip
 """The files, in the order of the catalogue."""
 
 PARTS: Final = ("When", "Why", "Fix", "Example")

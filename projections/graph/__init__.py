@@ -16,9 +16,9 @@ from projections.graph.events import EVENTS
 from projections.graph.evolve import EVOLVE
 from projections.graph.handle import GraphCommands, GraphQueries
 from projections.graph.reactions import TaskEnd, follow_ended, follow_task, guard_dispatch, guard_import
+from projections.graph.rules import Violation
 from projections.graph.state import GraphState
 from projections.graph.transitions import GRAPH, NODE
-from projections.graph.validate import Violation
 from projections.graph.values import (
     Attempt,
     Blockage,

@@ -19,10 +19,11 @@ from projections.graph import events as ev
 from projections.graph import steps
 from projections.graph.cascade import settle
 from projections.graph.records import plain_graph, plain_node
+from projections.graph.rules import Violation
 from projections.graph.scratch import Scratch
 from projections.graph.state import GraphState
 from projections.graph.transitions import GRAPH, NODE_STEPS, NODE_TARGET
-from projections.graph.validate import Violation, check_structure, read_graph, refuse
+from projections.graph.validate import already_there, check_structure, read_graph, refuse
 
 __all__ = ["admit"]
 
@@ -69,12 +70,13 @@ def _added(plan: Scratch, event_type: EventType, fields: list[Any]) -> None:
     size = plan.index(graph).size if plan.graph(graph) else 0
     if not plan.graph(graph).missing:
         raise Refused(f"graph {graph!r} expects no node", hint="announce nodes with graph.created or graph.injected")
-    found = [] if number == size else [Violation(number, "node", number, f"the next node is {size}")]
+    found = []
+    if number != size:
+        found.append(Violation(number, "node", number, "node.id_is_position", f"the next node is {size}"))
     recovery = fields[_RECOVERY_AT]
     target = None if recovery is None else recovery["route_to"]
     if target is not None and target < size and plan.at(graph, target).status != "pending":
-        rule = f"node {target} is already part of the graph and cannot become a fallback"
-        found.append(Violation(number, "recovery.route_to", target, rule))
+        found.append(already_there(number, target))
     refuse(f"graph {graph!r}", found)
     _complete_growth(plan, graph, plan.emit(event_type, *fields))
 

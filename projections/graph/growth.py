@@ -11,10 +11,11 @@ from projections.graph import events as ev
 from projections.graph.cascade import settle, strategy_of
 from projections.graph.fields import GRAPH_SHAPE, NODE_SHAPE
 from projections.graph.records import plain_attempt, plain_graph
+from projections.graph.rules import Violation
 from projections.graph.scratch import Scratch
 from projections.graph.state import AttemptRow, NodeRow
 from projections.graph.steps import require_free_tasks, require_graph
-from projections.graph.validate import Violation, check_fresh, check_structure, read_graph, read_nodes, refuse
+from projections.graph.validate import check_fresh, check_structure, read_graph, read_nodes, refuse
 
 __all__ = ["create", "import_graph", "inject"]
 
@@ -91,9 +92,8 @@ def import_graph(plan: Scratch, graph: str, record: Any, max_tasks: int, reruns:
     read = read_graph(record, max_tasks=max_tasks)
     del read["outcome"]  # derived, and checked against the nodes
     if read["id"] != graph:
-        refuse(
-            f"graph {graph!r}", [Violation(None, "id", read["id"], f"the record is of another graph than {graph!r}")]
-        )
+        said = f"the record is of another graph than {graph!r}"
+        refuse(f"graph {graph!r}", [Violation(None, "id", read["id"], "graph.id_agrees", said)])
     for node in read["nodes"]:
         if node["status"] == "running" and not node["attempts"]:
             unknown = AttemptRow(None, None, node["assigned_agent"], None, None, None, None, False, {})

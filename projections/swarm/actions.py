@@ -31,9 +31,8 @@ def ACTIONS_CONFIG(value: Any, path: str, faults: Faults) -> Any:
     config = _CONFIG(value, path, faults)
     for key, action in config.get("actions", {}).items():
         if action.get("name") is not None and action["name"] != key:
-            faults.add(
-                f"{path}.actions.{key}.name" if path else f"actions.{key}.name", action["name"], f"expected {key!r}"
-            )
+            where = f"{path}.actions.{key}.name" if path else f"actions.{key}.name"
+            faults.add(where, action["name"], "swarm.own_name", f"expected {key!r}")
     return config
 
 

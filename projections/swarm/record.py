@@ -37,9 +37,12 @@ OPTIONAL_KEYS: Final = ("available_actions", "v2_guidances")
 """Those that may be absent, which reads as null."""
 
 
+_NO_WORKER: Final = "names no worker of this record"
+
+
 def _pair(value: Any, path: str, faults: Faults) -> list[Any]:
     if type(value) is not list or len(value) != 2:
-        faults.add(path, value, "expected a pair [worker id, escalation]")
+        faults.add(path, value, "swarm.field", "expected a pair [worker id, escalation]")
         return [None, {}]
     return [leaf(U64)(value[0], f"{path}[0]", faults), ESCALATION(value[1], f"{path}[1]", faults)]
 
@@ -65,15 +68,16 @@ def CONTEXT(value: Any, path: str, faults: Faults) -> Any:
     record = _FIELDS(value, path, faults)
     for key, summary in record.get("workers", {}).items():
         if summary.get("id") is not None and str(summary["id"]) != key:
-            faults.add(f"workers.{key}.id", summary["id"], f"expected {key}, the key it stands under")
+            faults.add(f"workers.{key}.id", summary["id"], "swarm.own_name", f"expected {key}, the key it stands under")
     seen: set[Any] = set()
     for index, (worker, _) in enumerate(record.get("escalations", ())):
         if worker is not None and worker in seen:
-            faults.add(f"escalations[{index}]", worker, "at most one escalation per worker is open")
+            said = "at most one escalation per worker is open"
+            faults.add(f"escalations[{index}]", worker, "swarm.one_escalation", said)
         seen.add(worker)
     done = [worker for worker in record.get("done_workers", ()) if worker is not None]
     if len(set(done)) != len(done):
-        faults.add("done_workers", done, "holds a duplicate")
+        faults.add("done_workers", done, "swarm.done_once", "holds a duplicate")
     if "done_workers" in record:
         record["done_workers"] = sorted(done)
     return record
@@ -89,24 +93,26 @@ def _importable(value: Any, path: str, faults: Faults) -> Any:
     done = set(record["done_workers"])
     for index, (worker, escalation) in enumerate(record["escalations"]):
         if str(worker) not in workers:
-            faults.add(f"escalations[{index}][0]", worker, "names no worker of this record")
+            faults.add(f"escalations[{index}][0]", worker, "swarm.worker_known", _NO_WORKER)
         if escalation["raised_at_tick"] > record["tick"]:
-            rule = f"lies after the record's tick, {record['tick']}"
-            faults.add(f"escalations[{index}][1].raised_at_tick", escalation["raised_at_tick"], rule)
+            where, said = f"escalations[{index}][1].raised_at_tick", f"lies after the record's tick, {record['tick']}"
+            faults.add(where, escalation["raised_at_tick"], "swarm.raised_in_time", said)
     for key in record["previous_guidances"]:
         if key not in workers:
-            faults.add(f"previous_guidances.{key}", key, "names no worker of this record")
+            faults.add(f"previous_guidances.{key}", key, "swarm.worker_known", _NO_WORKER)
     for index, worker in enumerate(record["done_workers"]):
         if str(worker) not in workers:
-            faults.add(f"done_workers[{index}]", worker, "names no worker of this record")
+            faults.add(f"done_workers[{index}]", worker, "swarm.worker_known", _NO_WORKER)
     for key, summary in workers.items():
         open_here, done_here = int(key) in escalated, int(key) in done
         if summary["has_escalation"] is not open_here:
-            faults.add(f"workers.{key}.has_escalation", summary["has_escalation"], "disagrees with the escalations")
+            where, said = f"workers.{key}.has_escalation", "disagrees with the escalations"
+            faults.add(where, summary["has_escalation"], "swarm.has_escalation", said)
         over = "done" if done_here else "escalated" if open_here else None
         phase = summary.get("phase")
         if phase is not None and phase not in ((over,) if over else ("idle", "working")):
-            faults.add(f"workers.{key}.phase", phase, "disagrees with the escalations and the done workers")
+            said = "disagrees with the escalations and the done workers"
+            faults.add(f"workers.{key}.phase", phase, "swarm.phase", said)
     return record
 
 
@@ -114,8 +120,8 @@ IMPORTABLE: Final[Checked] = field_of("swarm record", _importable)
 
 
 def validate_record(record: Any) -> list[dict[str, str]]:
-    """Return every rule that the record breaks, each with its path, the value found and the rule; [] for a record that
-    a run can go on from."""
+    """Return every rule that the record breaks, each with its path, the value found, the rule's name (a key of
+    :data:`projections.swarm.rules.RULE_TEXTS`) and in words how; [] for a record that a run can go on from."""
     faults = Faults()
     _importable(record, "", faults)
     return faults.found
@@ -148,7 +154,7 @@ def parse(text: str | bytes) -> Any:
         plain = text.decode("utf-8") if isinstance(text, bytes) else text
         return json.loads(plain, object_pairs_hook=_refuse_duplicates, parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
-        faults.add("", f"{len(text)} characters", str(error) or "is nested too deeply")
+        faults.add("", f"{len(text)} characters", "swarm.json", str(error) or "is nested too deeply")
     raise refusal(faults)
 
 

@@ -13,6 +13,7 @@ from typing import Any, Final, TypeAlias
 from engine.core.errors import ImportRefused, InvalidValue
 from engine.core.fields import JSON, TEXT, Checked, FieldType
 from engine.core.limits import U64_MAX
+from projections.swarm.rules import RULE_TEXTS
 
 __all__ = [
     "Faults",
@@ -34,14 +35,16 @@ SHOWN_CHARS_MAX: Final = 60
 
 
 class Faults:
-    """The faults found so far, in the order of the walk. Each says where, what was found and which rule it breaks."""
+    """The faults found so far, in the order of the walk. Each says where, what was found, the name of the rule that it
+    breaks, and in words how."""
 
     def __init__(self) -> None:
         self.found: list[dict[str, str]] = []
 
-    def add(self, path: str, value: Any, rule: str) -> None:
+    def add(self, path: str, value: Any, rule: str, text: str) -> None:
         """Note a fault at ``path``."""
-        self.found.append({"path": path, "value": f"{value!r:.{SHOWN_CHARS_MAX}}", "rule": rule})
+        assert rule in RULE_TEXTS
+        self.found.append({"path": path, "value": f"{value!r:.{SHOWN_CHARS_MAX}}", "rule": rule, "text": text})
 
 
 Shape: TypeAlias = Callable[[Any, str, Faults], Any]
@@ -62,7 +65,7 @@ def leaf(kind: FieldType) -> Shape:
         except InvalidValue as error:
             inner = error.path.removeprefix(".")
             joined = path + inner if not inner or inner.startswith("[") else below(path, inner)
-            faults.add(joined, value, error.problem)
+            faults.add(joined, value, "swarm.field", error.problem)
             return None
 
     return check
@@ -78,10 +81,10 @@ def listed(inner: Shape, entries_max: int | None = None) -> Shape:
 
     def check(value: Any, path: str, faults: Faults) -> list[Any]:
         if type(value) is not list:
-            faults.add(path, value, f"expected a list, found {type(value).__name__}")
+            faults.add(path, value, "swarm.field", f"expected a list, found {type(value).__name__}")
             return []
         if entries_max is not None and len(value) > entries_max:
-            faults.add(path, len(value), f"more than {entries_max} entries")
+            faults.add(path, len(value), "swarm.entries_max", f"more than {entries_max} entries")
             return []
         return [inner(item, f"{path}[{index}]", faults) for index, item in enumerate(value)]
 
@@ -93,10 +96,10 @@ def mapped(inner: Shape, key: Shape | None = None, entries_max: int | None = Non
 
     def check(value: Any, path: str, faults: Faults) -> dict[str, Any]:
         if type(value) is not dict:
-            faults.add(path, value, f"expected an object, found {type(value).__name__}")
+            faults.add(path, value, "swarm.field", f"expected an object, found {type(value).__name__}")
             return {}
         if entries_max is not None and len(value) > entries_max:
-            faults.add(path, len(value), f"more than {entries_max} entries")
+            faults.add(path, len(value), "swarm.entries_max", f"more than {entries_max} entries")
             return {}
         result = {}
         for name, item in value.items():
@@ -116,11 +119,11 @@ def shaped(required: Mapping[str, Shape], optional: Mapping[str, Shape]) -> Shap
 
     def check(value: Any, path: str, faults: Faults) -> dict[str, Any]:
         if type(value) is not dict:
-            faults.add(path, value, f"expected an object, found {type(value).__name__}")
+            faults.add(path, value, "swarm.field", f"expected an object, found {type(value).__name__}")
             return {}
         for name in required:
             if name not in value:
-                faults.add(below(path, name), None, "is missing")
+                faults.add(below(path, name), None, "swarm.missing", "is missing")
         result = {}
         for name, item in value.items():
             if _is_key(name, path, faults):
@@ -135,7 +138,7 @@ def _is_key(name: Any, path: str, faults: Faults) -> bool:
     try:
         TEXT.check(name)
     except InvalidValue as error:
-        faults.add(f"{path}.<key {name!r:.40}>", name, error.problem)
+        faults.add(f"{path}.<key {name!r:.40}>", name, "swarm.key", error.problem)
         return False
     return True
 
@@ -147,9 +150,8 @@ def worker_key(value: Any, path: str, faults: Faults) -> None:
     """Note a fault unless the key is a worker id as JSON writes it: decimal digits, no sign, no leading zero, u64."""
     plain = value.isascii() and value.isdigit() and (value == "0" or value[0] != "0") and len(value) <= 20
     if not plain or int(value) > U64_MAX:
-        faults.add(
-            path, value, "expected a worker id as the key: decimal digits without a leading zero, at most 2^64-1"
-        )
+        said = "expected a worker id as the key: decimal digits without a leading zero, at most 2^64-1"
+        faults.add(path, value, "swarm.worker_key", said)
 
 
 def _base64(value: Any) -> str:
@@ -189,7 +191,7 @@ def field_of(label: str, shape: Shape) -> Checked:
         result = shape(value, "", faults)
         if faults.found:
             first, more = faults.found[0], len(faults.found) - 1
-            raise InvalidValue(first["path"], first["rule"] + (f" (and {more} more faults)" if more else ""))
+            raise InvalidValue(first["path"], first["text"] + (f" (and {more} more faults)" if more else ""))
         return result
 
     return Checked(label, check)
@@ -208,8 +210,9 @@ def refuse(what: str, faults: Faults) -> None:
     if faults.found:
         first = faults.found[0]
         count = len(faults.found)
+        said = f"{first['path'] or 'value'}: {first['text']} [{first['rule']}]"
         raise ImportRefused(
-            f"{what} breaks {count} rule{'s' if count > 1 else ''}; first: {first['path'] or 'value'}: {first['rule']}",
+            f"{what} breaks {count} rule{'s' if count > 1 else ''}; first: {said}",
             faults.found,
             hint="every fault is listed in the violations; nothing was imported",
         )

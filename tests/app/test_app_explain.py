@@ -14,7 +14,9 @@ import projections
 from engine.app import docs, explain
 from engine.core.errors import EngineError
 from engine.import_file import FORMATS
-from projections.tasks.row_rules import RULE_TEXTS
+from projections.graph import rules as graph_rules
+from projections.swarm import rules as swarm_rules
+from projections.tasks import row_rules
 from tests.app.conftest import Cli
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -83,11 +85,16 @@ def test_every_fault_has_a_page() -> None:
 
 
 def test_every_rule_of_a_refusal_has_a_page() -> None:
-    """Every ``rule=`` that a refusal names, and every rule of a task table by its own sentence."""
+    """Every ``rule=`` that a refusal names, and every rule of a task table, a task graph and a swarm by its own
+    sentence."""
     found = set().union(*(_texts(word.value) for call in _calls() for word in call.keywords if word.arg == "rule"))
     assert len(found) >= 15
     assert _of("context-rules") == found
-    assert _of("task-rules") == set(RULE_TEXTS)
+    assert _of("task-rules") == set(row_rules.RULE_TEXTS)
+    for family, rules in (("graph-rules", graph_rules), ("swarm-rules", swarm_rules)):
+        assert _of(family) == set(rules.RULE_TEXTS)
+        for code, text in rules.RULE_TEXTS.items():
+            assert PAGES[code].summary.lower() == f"{text.lower()}.", code
 
 
 def test_every_format_of_an_import_has_a_page() -> None:

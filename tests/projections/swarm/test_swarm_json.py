@@ -19,6 +19,8 @@ from projections.swarm import (
     from_record,
     validate_record,
 )
+from projections.swarm.record import refuse_invalid
+from projections.swarm.rules import RULE_TEXTS
 from tests.projections.swarm.swarm_harness import SwarmRun, check_laws
 from tests.projections.swarm.swarm_strategies import CONFIG, GUIDANCE, REASON, situations
 
@@ -245,7 +247,9 @@ def test_every_fault_is_named_at_once():
     assert {fault["path"] for fault in caught.value.violations} == {
         "tick", "success_rate", "workers.2.id", "done_workers",
     }  # fmt: skip
-    assert all(fault["rule"] for fault in caught.value.violations)
+    rules = {fault["path"]: fault["rule"] for fault in caught.value.violations}
+    assert rules["done_workers"] == "swarm.missing" and rules["tick"] == "swarm.field"
+    assert all(fault["text"] for fault in caught.value.violations)
     assert caught.value.to_json()["details"]["violations"] == caught.value.violations
 
 
@@ -276,5 +280,31 @@ def test_too_many_workers_are_refused_by_name():
     record = {**RECORD, "workers": {str(worker): None for worker in range(65_537)}}
     faults = validate_record(record)
     assert [(fault["path"], fault["rule"]) for fault in faults if fault["path"] == "workers"] == [
-        ("workers", "more than 65536 entries")
+        ("workers", "swarm.entries_max")
     ]
+
+
+RULES = {
+    "swarm.field": (("tick",), -1),
+    "swarm.missing": (("workers", "10"), {}),
+    "swarm.key": (("metadata", "\ud800"), 1),
+    "swarm.worker_key": (("workers", "02"), {}),
+    "swarm.entries_max": (("done_workers",), list(range(65_537))),
+    "swarm.own_name": (("workers", "10", "id"), 11),
+    "swarm.one_escalation": (("escalations",), RECORD["escalations"] * 2),
+    "swarm.done_once": (("done_workers",), [2, 2]),
+    "swarm.worker_known": (("done_workers",), [5]),
+    "swarm.raised_in_time": (("escalations", 0, 1, "raised_at_tick"), 8),
+    "swarm.has_escalation": (("workers", "10", "has_escalation"), False),
+    "swarm.phase": (("workers", "10", "phase"), "working"),
+}
+
+
+@pytest.mark.parametrize("rule", RULE_TEXTS)
+def test_each_rule_is_named_where_it_is_broken(rule):
+    """Every rule of the catalogue has a record that breaks it, and the fault says so by name and in words."""
+    with pytest.raises(ImportRefused) as caught:
+        TaskContext.from_json("NaN") if rule == "swarm.json" else refuse_invalid(edited(RECORD, *RULES[rule]))
+    assert rule in [fault["rule"] for fault in caught.value.violations]
+    assert all(set(fault) == {"path", "value", "rule", "text"} for fault in caught.value.violations)
+    assert f"[{caught.value.violations[0]['rule']}]" in caught.value.message
