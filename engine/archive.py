@@ -8,12 +8,13 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
+from engine.core.believed import IMPOSSIBLE, believing
 from engine.core.catalog import Catalog, EventType, Wire
 from engine.core.decider import FINGERPRINT_BYTES, Model
 from engine.core.envelope import EVENTS, Commit, Group, genesis, seal_commit
 from engine.core.errors import Conflict, EngineError, ImportRefused, InvalidValue
 from engine.core.fields import TIME_MS, check_id
-from engine.restore import IMPOSSIBLE
+from engine.core.limits import NESTING_DEPTH_MAX
 from engine.store import Journal
 
 __all__ = ["FORMAT", "export_lines", "import_lines"]
@@ -37,6 +38,7 @@ _KEYS: Final = frozenset(
         "end",
     )
 )
+_DEPTH_MAX: Final = NESTING_DEPTH_MAX + 16  # a field may put some levels round a user's value
 
 
 def export_lines(journal: Journal, model: Model, run_id: str) -> Iterator[str]:
@@ -50,33 +52,39 @@ def export_lines(journal: Journal, model: Model, run_id: str) -> Iterator[str]:
     forked = head.origin is not None  # exported whole: an archive holds no reference to another run
     chain = genesis(run_id)
     for commit in journal.commits(run_id, until=head.position):
-        if forked:
-            _, chain = seal_commit(chain, commit.groups)
-        link = chain if forked else commit.link
-        seq = commit.first - 1
-        for number, (at_ms, actor, command_id, fingerprint, cause, events) in enumerate(commit.groups):
-            for wire in events:
-                seq += 1
-                event_type = stored_type(model.catalog, wire)
-                line: dict[str, Any] = {
-                    "refold": FORMAT,
-                    "run": run_id,
-                    "seq": seq,
-                    "type": event_type.label,
-                    "recorded_at_ms": at_ms,
-                    "actor": actor,
-                    "command_id": command_id,
-                    "fingerprint": None if fingerprint is None else fingerprint.hex(),
-                    "cause": cause,
-                    "cause_back": wire[1],
-                    "data": {name: to_json(value) for name, value in event_type.data(wire).items()},
-                    "group": number,
-                }
-                if seq == commit.last:
+        with believing(run_id, commit.first):
+            if forked:
+                _, chain = seal_commit(chain, commit.groups)
+            link = chain if forked else commit.link
+            for line in _lines_of(model.catalog, run_id, commit):
+                if line["seq"] == commit.last:
                     line["link"] = link.hex()
-                if seq == head.position:
+                if line["seq"] == head.position:
                     line["end"] = True
                 yield json.dumps(line, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+
+
+def _lines_of(catalog: Catalog, run_id: str, commit: Commit) -> Iterator[dict[str, Any]]:
+    """Yield the events of a commit as lines without their ends."""
+    seq = commit.first - 1
+    for number, (at_ms, actor, command_id, fingerprint, cause, events) in enumerate(commit.groups):
+        for wire in events:
+            seq += 1
+            event_type = stored_type(catalog, wire)
+            yield {
+                "refold": FORMAT,
+                "run": run_id,
+                "seq": seq,
+                "type": event_type.label,
+                "recorded_at_ms": at_ms,
+                "actor": actor,
+                "command_id": command_id,
+                "fingerprint": None if fingerprint is None else fingerprint.hex(),
+                "cause": cause,
+                "cause_back": wire[1],
+                "data": {name: to_json(value) for name, value in event_type.data(wire).items()},
+                "group": number,
+            }
 
 
 def import_lines(journal: Journal, model: Model, lines: Iterable[str], *, run_id: str | None = None) -> tuple[str, int]:
@@ -141,10 +149,9 @@ def _checked_id(run_id: str) -> str:
 
 def stored_type(catalog: Catalog, wire: Wire) -> EventType:
     """Return the type of a stored event in the version it was stored in. Raises SchemaError."""
+    current = catalog.type_of(wire)
     step = catalog.older.get(wire[0])
-    if step is not None:
-        return step.old
-    return catalog.type_of(wire)
+    return current if step is None else step.old
 
 
 def _read(model: Model, lines: Iterable[str]) -> tuple[list[tuple[int, int, list[Group], str]], str]:
@@ -283,10 +290,12 @@ def to_json(value: Any) -> Any:
     return value
 
 
-def from_json(value: Any) -> Any:
+def from_json(value: Any, depth: int = 0) -> Any:
     """Return the stored value of :func:`to_json`'s JSON. Raises InvalidValue."""
+    if depth > _DEPTH_MAX:
+        raise InvalidValue("", f"nested deeper than {NESTING_DEPTH_MAX} levels")
     if type(value) is list:
-        return [from_json(item) for item in value]
+        return [from_json(item, depth + 1) for item in value]
     if type(value) is dict:
         if len(value) == 1:
             ((key, inner),) = value.items()
@@ -296,8 +305,8 @@ def from_json(value: Any) -> Any:
                 except (TypeError, ValueError):
                     raise InvalidValue("$bytes", "not base64") from None
             if key == "$map" and type(inner) is dict:
-                return {name: from_json(item) for name, item in inner.items()}
-        return {key: from_json(item) for key, item in value.items()}
+                return {name: from_json(item, depth + 1) for name, item in inner.items()}
+        return {key: from_json(item, depth + 1) for key, item in value.items()}
     return value
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Unpack
 
 from engine.changes import FieldChange, with_changes
+from engine.core.believed import believing
 from engine.core.decider import Model
 from engine.core.envelope import Event
 from engine.core.errors import InvalidValue
@@ -94,15 +95,17 @@ class Audited:
         """
         if sum(subject is not None for subject in (task, node, context, worker)) != 1:
             raise InvalidValue("why", "one subject is asked about", hint="name a task, node, context or worker")
-        known = (self._journal, self._model, self, self.id)
-        if node is not None:
-            return why_node(*known, *node, until=self.position)
-        if context is not None:
-            return why_context(*known, context, until=self.position)
-        if worker is not None:
-            return why_worker(*known, worker, until=self.position)
-        assert task is not None
-        return why_task(*known, task, until=self.position)
+        if not _are_of((task, str), (context, str), (worker, int), *zip(node or (), (str, int), strict=False)):
+            raise InvalidValue("why", "no such subject", hint="a task and a context are texts, a worker is a number")
+        known, here = (self._journal, self._model, self, self.id), self.position
+        with believing(self.id, here):
+            if node is not None:
+                return why_node(*known, *node, until=here)
+            if context is not None:
+                return why_context(*known, context, until=here)
+            if worker is not None:
+                return why_worker(*known, worker, until=here)
+            return why_task(*known, task or "", until=here)
 
     def diff_with(self, other: Audited | dict[str, Any] | list[Any]) -> Diff:
         """Return what differs from here to ``other``: another run, a fork, a view, or a state as another program writes
@@ -115,3 +118,8 @@ class Audited:
             return diff(ours, document(other))
         theirs = foreign_document(other)
         return diff({kind: ours[kind] for kind in theirs}, theirs)
+
+
+def _are_of(*values: tuple[Any, type]) -> bool:
+    """Return whether each value is None or of its type."""
+    return all(value is None or type(value) is wanted for value, wanted in values)

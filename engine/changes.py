@@ -12,6 +12,7 @@ from itertools import islice
 from typing import Any, Final
 
 from engine.archive import to_json
+from engine.core.believed import believing
 from engine.core.decider import Model, ModelState
 from engine.core.envelope import EVENTS, Event
 from engine.core.json_patch import same
@@ -78,10 +79,11 @@ def changes(
                 step = [*group[:EVENTS], [wire]]
                 for table in now.tables.values():
                     table.changed.clear()
-                now.apply([step])
-                if only is None or seq in only:
-                    yield seq, tuple(_between(then, now))
-                then.apply([step])
+                with believing(run_id, seq):
+                    now.apply([step])
+                    if only is None or seq in only:
+                        yield seq, tuple(_between(then, now))
+                    then.apply([step])
 
 
 def with_changes(

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from cbor2 import CBORDecoder
 
+from engine.core.believed import IMPOSSIBLE, impossible
 from engine.core.catalog import Wire
 from engine.core.codec import NotCanonical, decode, decode_canonical, encode
 from engine.core.decider import Model, ModelState
@@ -39,7 +40,7 @@ __all__ = [
 _WHOLE_EVERY: Final = 512  # events between two comparisons of everything, which see what no table has noted
 _WORK_MAX: Final = 200_000  # records compared, up to which everything is compared after every event
 _SHOWN_CHARS_MAX: Final = 80
-_FOLD_ERRORS: Final = (EngineError, KeyError, TypeError, ValueError, IndexError, AttributeError, AssertionError)
+_FOLD_ERRORS: Final = (EngineError, *IMPOSSIBLE)
 
 
 class _Absent:
@@ -219,11 +220,9 @@ def _document(state: ModelState, projection: str) -> tuple[str, Mapping[Any, Any
         return projection, own(state.parts[projection])
     kind = _KINDS[projection]
     from engine.documents import document  # late: it loads every projection
-    from engine.restore import Restored, RestoreReport
     from engine.view import StateView
 
-    nothing = RestoreReport("", state.seq, "genesis", 0, (), 0.0)
-    return kind, document(StateView("", Restored(state, b"", nothing)))[kind]
+    return kind, document(StateView.of("", state))[kind]
 
 
 def _in_dump(left: ModelState, right: ModelState, table: str, key: Key, one: Any, other: Any) -> tuple[str, Any, Any]:
@@ -305,7 +304,10 @@ def divergence(
     """
     journal.existing_head(run_id)
     left, right = model.initial(), other.initial()
-    found = wires_apart(_groups(journal, run_id, until), left, right)
+    try:
+        found = wires_apart(_groups(journal, run_id, until), left, right)
+    except IMPOSSIBLE as error:
+        raise impossible(run_id, left.seq + 1, error) from error
     if found is None or found.event is None:
         return found
     # A record may have changed without a note of its table, and been compared only when a later event touched it. Fold
@@ -401,10 +403,11 @@ class _Said(str):
 
 def _label(model: Model, wire: Wire) -> str:
     try:
+        current = model.catalog.type_of(wire)
         step = model.catalog.older.get(wire[0])
-        return step.old.label if step is not None else model.catalog.type_of(wire).label
-    except EngineError:
-        return f"unknown event {wire[0]!r}"
+        return current.label if step is None else step.old.label
+    except EngineError as error:
+        return error.message
 
 
 def last_touch(groups: Iterable[Group], state: ModelState, table: str, key: Key | None) -> tuple[int, str | None]:

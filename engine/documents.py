@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Protocol, TypeAlias
 
+from engine.core.believed import believing
 from engine.core.errors import ImportRefused
 from projections.contexts import ContextQueries
 from projections.graph import GraphQueries
@@ -20,6 +21,11 @@ Document: TypeAlias = dict[str, dict[str, Any]]
 
 class Queried(Protocol):
     """A live run or a view of the past."""
+
+    id: str
+
+    @property
+    def position(self) -> int: ...
 
     @property
     def tasks(self) -> TaskQueries: ...
@@ -39,12 +45,13 @@ def document(state: Queried) -> Document:
 
     Rows and records are in the encodings of the original runtimes; the swarm is left out before it is started.
     """
-    return {
-        "tasks": {row["task_id"]: row for row in (row.to_json() for row in state.tasks.rows())},
-        "contexts": {context: state.contexts.to_record(context) for context in state.contexts.ids()},
-        "graphs": {graph: state.graphs.get(graph).to_json() for graph in state.graphs.ids()},
-        "swarm": {"swarm": state.swarm.context().to_record()} if state.swarm.started() else {},
-    }
+    with believing(state.id, state.position):
+        return {
+            "tasks": {row["task_id"]: row for row in (row.to_json() for row in state.tasks.rows())},
+            "contexts": {context: state.contexts.to_record(context) for context in state.contexts.ids()},
+            "graphs": {graph: state.graphs.get(graph).to_json() for graph in state.graphs.ids()},
+            "swarm": {"swarm": state.swarm.context().to_record()} if state.swarm.started() else {},
+        }
 
 
 def foreign_document(value: Any) -> Document:

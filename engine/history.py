@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final, TypedDict
 
+from engine.core.believed import believing
 from engine.core.decider import Model
 from engine.core.envelope import Event, events_of
 from engine.store import Journal
@@ -104,14 +105,16 @@ def history(
 def _forwards(journal: Journal, model: Model, run_id: str, wanted: HistoryFilter) -> Iterator[Event]:
     for commit in journal.commits(run_id, until=wanted.until):
         if commit.last > wanted.after:
-            yield from events_of(commit, model.catalog, wanted.after, wanted.until)
+            with believing(run_id, commit.first):
+                yield from events_of(commit, model.catalog, wanted.after, wanted.until)
 
 
 def _backwards(journal: Journal, model: Model, run_id: str, wanted: HistoryFilter) -> Iterator[Event]:
     for commit in journal.commits_backwards(run_id, until=wanted.until):
         if commit.last <= wanted.after:
             return
-        yield from reversed(list(events_of(commit, model.catalog, wanted.after, wanted.until)))
+        with believing(run_id, commit.first):
+            yield from reversed(list(events_of(commit, model.catalog, wanted.after, wanted.until)))
 
 
 def subjects(event: Event) -> frozenset[str]:

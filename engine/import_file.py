@@ -140,10 +140,18 @@ def _record(
 
 
 def _archive(store: Store, lines: list[str], run_id: str | None) -> Imported:
-    target = _run_of(lines[0]) if run_id is None else run_id
+    target = _run_of(lines[0]) if run_id is None else _named(run_id)
     head = None if target is None else store.journal.head(target)
     run, position = store.import_lines(lines, run_id=run_id)
     return Imported(run, "archive", position - (0 if head is None else head.position), position)
+
+
+def _named(run_id: str) -> str:
+    """Return the id that the caller gives a run. Raises InvalidValue."""
+    try:
+        return check_id(run_id)
+    except InvalidValue as error:
+        raise error.at("run id") from None
 
 
 def _run_of(first: str) -> str | None:

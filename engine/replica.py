@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from engine.asking import asked
 from engine.core.decider import Model, ModelState
 from engine.core.envelope import Group
 from engine.core.errors import Conflict, CorruptJournal, InvalidValue, NotFound, Refused
@@ -77,7 +78,7 @@ class Replica:
         """Return ``question(state)`` under the run's lock. The answer must share nothing mutable with the state."""
         with self._lock:
             self._ready()
-            return question(self._at.state)
+            return asked(self.id, self._at.state, question)
 
     def ask_projection(self, name: str) -> Callable[[Callable[[Any], Any]], Any]:
         """Return the ``ask`` of one projection, as its Queries class takes it. Asking raises NotFound when the model

@@ -9,14 +9,17 @@ an error.
 
 from __future__ import annotations
 
+import gc
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
+from engine.core.believed import IMPOSSIBLE, believing
 from engine.core.decider import Model, ModelState
 from engine.core.envelope import genesis
-from engine.core.errors import BackendUnavailable, CorruptJournal, NotAStore, NotFound
+from engine.core.errors import BackendUnavailable, NotAStore, NotFound
 from engine.core.table import Key, Table
 from engine.store import Checkpoint, Checkpoints, Journal, Rejected, cut
 
@@ -27,8 +30,6 @@ Progress: TypeAlias = Callable[[int, int], None]
 """Called with (position reached, position wanted) now and then."""
 
 _PROGRESS_EVERY = 20_000
-IMPOSSIBLE = (KeyError, TypeError, ValueError, IndexError, AttributeError, AssertionError)
-"""What a fold may raise over bytes that verify but that no decision could have given."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,11 +135,8 @@ def fold(
     state = restored.state
     told = state.seq
     for commit in journal.commits(run_id, after=state.seq, link=restored.link, until=until):
-        try:
+        with believing(run_id, commit.first):
             state.apply(cut(commit, until))
-        except IMPOSSIBLE as error:
-            found = f"{type(error).__name__}: {error}"
-            raise CorruptJournal(run_id, commit.first, "events that follow from those before", found) from error
         restored.link = commit.link
         if progress is not None and state.seq - told >= _PROGRESS_EVERY:
             told = state.seq
@@ -164,11 +162,12 @@ def _from_checkpoint(
         try:
             if until is not None and position > until:
                 raise Rejected(f"it lies after position {until}")
-            chain = checkpoints.chain(stream, position, model.fingerprint)
-            link = journal.link_at(stream, position)
-            if link is None or not chain[-1].is_at(link):
-                raise Rejected("its link is not the journal's link there")
-            loaded = _load(journal, model, run_id, chain, link)
+            with _collector_paused():
+                chain = checkpoints.chain(stream, position, model.fingerprint)
+                link = journal.link_at(stream, position)
+                if link is None or not chain[-1].is_at(link):
+                    raise Rejected("its link is not the journal's link there")
+                loaded = _load(journal, model, run_id, chain, link)
         except Rejected as error:
             rejected.append((position, str(error)))
         else:
@@ -184,6 +183,19 @@ def _from_checkpoint(
             position=start,
         )
     return None
+
+
+@contextmanager
+def _collector_paused() -> Iterator[None]:
+    """Keep the garbage collector from looking through a table while it is loaded: nothing of it is garbage, and that
+    would take as long as the loading itself. Other threads' garbage waits as long."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
 
 
 def _candidates(
@@ -227,7 +239,7 @@ def _load(journal: Journal, model: Model, run_id: str, chain: Sequence[Checkpoin
         _resolve(journal, model, run_id, state, references)
         state.seq = chain[-1].position
         state.reindex()
-    except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
+    except IMPOSSIBLE as error:
         raise Rejected(f"its records do not fit: {type(error).__name__}: {error}") from error
     last = chain[-1]
     report = RestoreReport(run_id, last.position, last.position, 0, (), 0.0)

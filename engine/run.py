@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from typing import Any, TypeAlias
 
 from engine.checkpoint import CheckpointPolicy, CheckpointTaken, take_checkpoint
+from engine.core.believed import believing
 from engine.core.catalog import Wire
 from engine.core.codec import decode, encode_many
 from engine.core.decider import COMMAND_NOTED, Command, Model, ModelState, Moment, fingerprint_of
@@ -284,7 +285,8 @@ class Run(Replica):
     def _events_between(self, first: int, last: int) -> Sequence[Event]:
         events: list[Event] = []
         for commit in self._journal.containing(self.id, range(first, last + 1)):
-            events.extend(events_of(commit, self._model.catalog, first - 1, last))
+            with believing(self.id, commit.first):
+                events.extend(events_of(commit, self._model.catalog, first - 1, last))
         return events
 
     def _now(self, at_ms: int | None) -> int:

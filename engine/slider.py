@@ -12,11 +12,12 @@ from __future__ import annotations
 from collections import deque
 from typing import Any, Final, TypeAlias
 
+from engine.core.believed import IMPOSSIBLE, impossible
 from engine.core.decider import Model
 from engine.core.envelope import EVENTS, Group
 from engine.core.errors import CorruptJournal, NotFound
 from engine.core.table import Key, Table
-from engine.restore import IMPOSSIBLE, Restored, fold, restore
+from engine.restore import Restored, fold, restore
 from engine.store import Checkpoints, Journal
 from engine.view import RunView
 
@@ -160,8 +161,7 @@ class Slider(RunView):
         try:
             state.apply([step])
         except IMPOSSIBLE as error:
-            found = f"{type(error).__name__}: {error}"
-            raise CorruptJournal(self.id, before + 1, "an event that follows from those before", found) from error
+            raise impossible(self.id, before + 1, error) from error
         touched = [(table, dict(table.touched)) for table in state.tables.values() if table.touched]
         state.keep()
         for table, _ in touched:

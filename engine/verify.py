@@ -6,12 +6,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from engine.core.believed import IMPOSSIBLE
 from engine.core.codec import NotCanonical, decode_canonical
 from engine.core.decider import Model, ModelState
 from engine.core.envelope import EVENTS, LINK_BYTES, Commit, body_of, genesis
 from engine.core.errors import BackendUnavailable, CorruptJournal, EngineError, NotAStore, SchemaError
 from engine.divergence import off_the_fold
-from engine.restore import IMPOSSIBLE, restore
+from engine.restore import restore
 from engine.store import Checkpoints, Head, Journal, RawCommit, Segment
 from engine.store.journal import open_row
 from engine.store.lineage import truncated

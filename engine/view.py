@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import cached_property
 from typing import Any, TypeVar
 
+from engine.asking import asked
 from engine.audit import Audited
 from engine.core.decider import Model, ModelState
 from engine.restore import Restored, RestoreReport
@@ -26,6 +27,11 @@ class StateView:
     def __init__(self, run_id: str, restored: Restored) -> None:
         self.id = run_id
         self._at = restored
+
+    @classmethod
+    def of(cls, run_id: str, state: ModelState) -> StateView:
+        """Return the view of a state that did not come from a store."""
+        return StateView(run_id, Restored(state, b"", RestoreReport(run_id, state.seq, "genesis", 0, (), 0.0)))
 
     @property
     def _restored(self) -> Restored:
@@ -63,20 +69,20 @@ class StateView:
 
     def ask(self, question: Callable[[ModelState], T]) -> T:
         """Return ``question(state)``. The answer must share nothing mutable with the state."""
-        return question(self._restored.state)
+        return asked(self.id, self._restored.state, question)
 
     def ask_projection(self, name: str) -> Callable[[Callable[[Any], Any]], Any]:
         """Return the ``ask`` of one projection, as its Queries class takes it. Asking raises NotFound when the model
         has none of that name."""
-        return lambda question: question(self._restored.state.part(name))
+        return lambda question: self.ask(lambda state: question(state.part(name)))
 
     def digest(self) -> str:
         """Return the state digest, 64 hex digits."""
-        return self._restored.state.digest()
+        return self.ask(ModelState.digest)
 
     def state_bytes(self) -> bytes:
         """Return the deterministic encoding of the state."""
-        return self._restored.state.bytes()
+        return self.ask(ModelState.bytes)
 
 
 class RunView(StateView, Audited):

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from engine.core.checker import Check, checker
 from engine.core.errors import InvalidValue, SchemaError
@@ -25,6 +25,7 @@ Wire: TypeAlias = list[Any]
 before."""
 
 VERSIONS_MAX = 15
+_DIGITS_MAX: Final = 9  # of a version that somebody else wrote; Python refuses to read very many
 
 
 @dataclass(frozen=True)
@@ -139,10 +140,10 @@ class Catalog:
                     return self._other_version(event_type, tag % 16)
         if isinstance(tag, str):
             name, _, version = tag.rpartition("/")
-            if name in self.by_name and version.isdigit():
+            if name in self.by_name and version.isascii() and version.isdigit() and len(version) <= _DIGITS_MAX:
                 return self._other_version(self.by_name[name], int(version))
         return SchemaError(
-            f"unknown event {tag!r}",
+            f"unknown event {tag!r:.200}",
             hint="written by a newer refold, or with a projection that is not loaded: upgrade, or load it",
             tag=tag if isinstance(tag, int | str) else repr(tag),
         )

@@ -21,7 +21,7 @@ from typing import Any, Final, TypeAlias
 from engine.core.catalog import Catalog, Wire
 from engine.core.codec import NotCanonical, decode, encode, encode_many
 from engine.core.errors import CorruptJournal, LimitExceeded
-from engine.core.limits import COMMIT_BYTES_MAX, COMMIT_EVENTS_MAX, EVENT_BYTES_MAX
+from engine.core.limits import COMMIT_BYTES_MAX, COMMIT_EVENTS_MAX, EVENT_BYTES_MAX, TIME_MS_MAX
 
 __all__ = [
     "COMMIT_TOPIC",
@@ -166,6 +166,23 @@ def body_of(stored: bytes) -> bytes:
     return unpacked
 
 
+def _events_in(group: Group) -> int:
+    """Return how many events a group holds. Raises ValueError for what is no group: its events are believed, what
+    stands round them is seen by every reader."""
+    at_ms, actor, command_id, fingerprint, cause, events = group
+    if (
+        type(at_ms) is not int
+        or not 0 <= at_ms <= TIME_MS_MAX
+        or not (actor is None or type(actor) is str)
+        or not (command_id is None or type(command_id) is str)
+        or not (fingerprint is None or type(fingerprint) is bytes)
+        or not (cause is None or type(cause) is str or type(cause) is int)
+        or type(events) is not list
+    ):
+        raise ValueError("a group that is none")
+    return len(events)
+
+
 def open_commit(run_id: str, first: int, previous: bytes, stored: bytes) -> Commit:
     """Return the commit in ``stored``, having checked its bytes against the chain. Raises CorruptJournal at
     ``first``."""
@@ -181,8 +198,8 @@ def open_commit(run_id: str, first: int, previous: bytes, stored: bytes) -> Comm
     try:
         groups = decode(body)
         count = 0
-        for _, _, _, _, _, events in groups:
-            count += len(events)
+        for group in groups:
+            count += _events_in(group)
         if not count:
             raise ValueError("a commit without events")
     except (NotCanonical, TypeError, ValueError) as error:  # bytes with a right hash that we would never have written

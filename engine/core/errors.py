@@ -9,7 +9,7 @@ Programmer errors inside refold are assertions, not members of this tree.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 __all__ = [
     "BackendUnavailable",
@@ -29,6 +29,18 @@ __all__ = [
 ]
 
 
+SHOWN_CHARS_MAX: Final = 4_000
+"""Characters of a message or a hint; both may quote what somebody else wrote."""
+
+
+def shown(text: str) -> str:
+    """Return a message as any screen, log or file can take it: not endless, and lone surrogates as their numbers."""
+    made = text[: SHOWN_CHARS_MAX + 1]
+    if not made.isascii():
+        made = made.encode("utf-8", "backslashreplace").decode("utf-8")
+    return made if len(made) <= SHOWN_CHARS_MAX else made[: SHOWN_CHARS_MAX - 1] + "…"
+
+
 class EngineError(Exception):
     """Base of everything refold raises on purpose. ``retryable`` says whether the same call may succeed later
     unchanged."""
@@ -37,9 +49,10 @@ class EngineError(Exception):
     retryable: ClassVar[bool] = False
 
     def __init__(self, message: str, *, hint: str = "", **details: Any) -> None:
+        message = shown(message)
         super().__init__(message)
         self.message = message
-        self.hint = hint
+        self.hint = shown(hint)
         self.details = details
 
     def __str__(self) -> str:

@@ -7,17 +7,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from engine.core.believed import IMPOSSIBLE, impossible
 from engine.core.catalog import Wire
 from engine.core.decider import Model, ModelState
 from engine.core.envelope import EVENTS, Commit, Event, Group, events_of
-from engine.core.errors import CorruptJournal
 from engine.readmodel.contexts import ContextCollector
 from engine.readmodel.events import EventCollector
 from engine.readmodel.graphs import GraphCollector
 from engine.readmodel.rows import Collector, Rows
 from engine.readmodel.swarms import SwarmCollector
 from engine.readmodel.tasks import TaskCollector
-from engine.restore import IMPOSSIBLE
 from projections.contexts.state import ContextsState
 from projections.graph import GraphState
 from projections.swarm import SwarmState
@@ -65,8 +64,7 @@ class Chunk:
                     if self._waiting >= _WRITE_EVENTS or self._happened.characters >= _WRITE_CHARACTERS:
                         self.write(rows)
         except IMPOSSIBLE as error:
-            found = f"{type(error).__name__}: {error}"
-            raise CorruptJournal(self._run, commit.first, "events that follow from those before", found) from error
+            raise impossible(self._run, commit.first, error) from error
         self.broken = False
         self.position = commit.last
 
@@ -84,10 +82,14 @@ class Chunk:
         self._waiting += 1
 
     def write(self, rows: Rows) -> None:
-        """Write what is waiting."""
-        self._happened.write(rows)
-        for collector in self._by_projection.values():
-            collector.write(rows)
+        """Write what is waiting. Raises CorruptJournal for a state of which no rows can be made."""
+        try:
+            self._happened.write(rows)
+            for collector in self._by_projection.values():
+                collector.write(rows)
+        except IMPOSSIBLE as error:
+            self.broken = True
+            raise impossible(self._run, self.position, error) from error
         self._forget_touched()
         self._waiting = 0
 

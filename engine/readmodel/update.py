@@ -204,6 +204,7 @@ class _Run:
                             chunk.take(commit, rows)
                             # Where a fork begins, the chain goes on from the fork's own start.
                             restored.link = own.start if commit.last == own.low else commit.link
+                    chunk.write(rows)
                 except (CorruptJournal, SchemaError) as error:
                     if chunk.broken and self._chunk_events > 1:
                         self._chunk_events = 1  # so that what comes before it is kept
@@ -225,7 +226,7 @@ class _Run:
         """Return the state that the rows show, or None when the journal has another past there."""
         updater, position = self._updater, 0 if at is None else at.position
         kept = updater.warm.pop(self.run_id, None)  # taken out: it is no good any more if what follows fails
-        if position > self._head.position:
+        if at is not None and position > self._head.position:
             return None
         if kept is not None and kept[0] == at and updater.journal.link_at(self.run_id, position) == kept[1].link:
             return kept[1]

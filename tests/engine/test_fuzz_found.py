@@ -1,0 +1,219 @@
+"""What fuzzing has found, each as the smallest case of its kind: typed errors that can be shown, and no answer made of
+what nobody checked."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable, Iterator
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine.archive import from_json
+from engine.asking import asked
+from engine.changes import with_changes
+from engine.core.codec import encode
+from engine.core.decider import Model
+from engine.core.envelope import genesis
+from engine.core.errors import CorruptJournal, EngineError, ImportRefused, InvalidValue, SchemaError
+from engine.import_file import read_file
+from engine.moments import position_at
+from engine.open_store import Store, open_store
+from projections.model import MODEL
+from tests.engine.kit import raw, toy_store
+from tests.toy import BANK, Open
+
+# -- files ------------------------------------------------------------------------------------------------------------
+
+
+def line(**changed: Any) -> dict[str, Any]:
+    """The one line of an archive of the toy."""
+    with toy_store("memory:") as store:
+        store.run("r").submit(Open(account="a", note=1))
+        return {**json.loads(next(store.export_lines("r"))), **changed}
+
+
+def bring(text: str, **how: Any) -> None:
+    with toy_store("memory:") as store:
+        try:
+            read_file(io.BytesIO(text.encode())).into(store, **how)
+        finally:
+            assert not store.runs()
+
+
+@pytest.mark.parametrize("levels", [90, 400])
+def test_an_archive_that_is_nested_without_end_is_refused(levels: int) -> None:
+    """JSON that the parser takes and that our own reading of it would not survive."""
+    deep = "[" * levels + "]" * levels
+    text = json.dumps(line()).replace('"note": 1', f'"note": {deep}')
+    with pytest.raises(ImportRefused, match="nested deeper than 64 levels"):
+        bring(text)
+    with pytest.raises(InvalidValue):
+        from_json(json.loads(deep))
+
+
+@pytest.mark.parametrize("version", ["²", "9" * 5_000, "٣", "-1", ""])
+def test_a_version_that_is_no_number_of_ours_is_refused(version: str) -> None:
+    """Digits that Python calls digits, and does not read as a number."""
+    with pytest.raises(ImportRefused, match="unknown event"):
+        bring(json.dumps(line(type=f"account.opened/{version}")))
+    with pytest.raises(SchemaError):
+        BANK.catalog.check(f"account.opened/{version}", {})
+
+
+@pytest.mark.parametrize("run", [["r"], {"r": 1}, 5, b"r", None, "", "a\0"])
+def test_a_run_id_of_the_caller_is_checked_first(run: Any) -> None:
+    """Also by the importer, which looks the run up before anything else."""
+    if run is None:
+        return
+    with pytest.raises(InvalidValue, match="run id"):
+        bring(json.dumps(line()), run_id=run)
+
+
+@pytest.mark.parametrize("text", ["\ud800", "x" * 1_000_000, "é" * 1_000_000, "\udfff" * 9_000], ids=len)
+def test_an_error_can_be_shown_whatever_it_quotes(text: str) -> None:
+    """Its message goes to screens, logs and files: it is Unicode that has a UTF-8 form, and it has an end."""
+    for error in (
+        ImportRefused(f"no key {text}", [], hint=text),
+        InvalidValue(text, "is no field").at("swarm.started"),
+        CorruptJournal("r", 1, text, text),
+    ):
+        assert len(error.message.encode()) + len(error.hint.encode()) < 40_000
+        assert str(error).encode() and json.dumps(error.to_json())
+    with pytest.raises(ImportRefused) as caught:
+        bring(json.dumps(line(data={text: 1})))
+    assert str(caught.value).encode()
+
+
+# -- bytes with right links that no decision gave ---------------------------------------------------------------------
+
+GOOD = [5, None, None, None, None, [[16017, 0, "a", None]]]
+
+
+def forged(path: Path, *groups: Any, model: Model = BANK) -> Store:
+    """A store whose one commit holds these groups, under a link that fits."""
+    with toy_store(path) as store:
+        store.run("r").submit(Open(account="a"))
+    body = encode(list(groups))
+    link = sha256(genesis("r") + body).digest()
+    with raw(path) as connection:
+        connection.execute("UPDATE stored_events SET state=?", (link + body,))
+        connection.execute("UPDATE run_heads SET link=?", (link,))
+    return open_store(path, model=model, read_only=True)
+
+
+READERS: dict[str, Callable[[Store], Any]] = {
+    "view": lambda store: store.view("r").digest(),
+    "handle": lambda store: store.run("r").digest(),
+    "history": lambda store: [event.to_json() for event in store.history("r")],
+    "backwards": lambda store: list(store.history("r", newest_first=True)),
+    "changes": lambda store: list(with_changes(store.journal, store.checkpoints, store.model, "r", store.history("r"))),
+    "moment": lambda store: position_at(store.journal, "r", 5),
+    "export": lambda store: list(store.export_lines("r")),
+    "divergence": lambda store: store.divergence("r", store.model),
+}
+
+
+def answers(store: Store) -> Iterator[tuple[str, EngineError | None]]:
+    """What each reader says, an error as the error. What is no error of refold fails the test."""
+    for name, read in READERS.items():
+        try:
+            read(store)
+        except EngineError as error:
+            yield name, error
+        else:
+            yield name, None
+
+
+ENVELOPES = {
+    "time": ["5", None, None, None, None],
+    "time before all times": [-1, None, None, None, None],
+    "time after all times": [2**53, None, None, None, None],
+    "actor": [5, 7, None, None, None],
+    "command id": [5, None, ["c"], b"f", None],
+    "fingerprint": [5, None, "c", "f", None],
+    "cause": [5, None, None, None, {"seq": 1}],
+}
+
+
+@pytest.mark.parametrize("what", ENVELOPES)
+def test_what_stands_round_events_is_checked_when_a_commit_is_opened(what: str, tmp_path: Path) -> None:
+    """No reader sees a time, an actor, an id or a cause of another type, whatever the link says."""
+    with forged(tmp_path / "refold.db", [*ENVELOPES[what], GOOD[5]]) as store:
+        for name, error in answers(store):
+            assert isinstance(error, CorruptJournal) and error.position == 1, name
+        assert not store.verify("r").ok
+
+
+EVENTS = {
+    "too many fields": [16017, 0, "a", None, 1],
+    "too few fields": [16017, 0, "a"],
+    "no fields": [16017],
+    "nothing": [],
+    "no list": 7,
+    "a map": {"a": 1},
+    "a tag that is a list": [[16017], 0, "a", None],
+    "a tag that is a map": [{}, 0, "a", None],
+    "a cause that is a text": [16017, "x", "a", None],
+    "an id that is a list": [16017, 0, ["a"], None],
+    "an account that is not there": [16034, 0, "b", 5, None],
+    "a number that is a text": [16034, 0, "a", "5", None],
+}
+
+
+@pytest.mark.parametrize("what", EVENTS)
+def test_an_event_that_no_decision_gave_is_damage_to_every_reader(what: str, tmp_path: Path) -> None:
+    """Whatever a reader stumbles over in bytes whose links hold, it says so as an error of refold; and those that fold
+    say that nothing follows from it."""
+    with forged(tmp_path / "refold.db", [*GOOD[:5], [GOOD[5][0], EVENTS[what]]]) as store:
+        said = dict(answers(store))
+        assert any(isinstance(error, CorruptJournal | SchemaError) for error in said.values())
+    assert {type(error) for error in said.values()} <= {CorruptJournal, SchemaError, type(None)}
+
+
+def test_a_state_that_cannot_be_shown_is_damage_and_a_wrong_question_is_not(tmp_path: Path) -> None:
+    """A query that fails over a forged state names the journal; the same failure over a sound one stays what it is."""
+
+    def wrong(state: Any) -> Any:
+        raise KeyError("the caller's own")
+
+    with open_store("memory:", clock=lambda: 5) as store:
+        run = store.run("r")
+        run.tasks.open_root("root")
+        with pytest.raises(KeyError):
+            run.ask(wrong)
+        with pytest.raises(TypeError):
+            run.tasks.get([])  # type: ignore[arg-type]
+        state = MODEL.initial()
+        created = MODEL.catalog.by_name["context.created"].wire("c", 5, "no such kind", 0, None)
+        state.apply([[5, None, None, None, None, [created]]])
+    with pytest.raises(CorruptJournal):
+        asked("r", state, wrong)
+
+
+def test_a_head_before_all_positions_stops_the_read_model_with_a_fault(tmp_path: Path) -> None:
+    """The rows of the other runs are made; the damaged one is named."""
+    path = tmp_path / "refold.db"
+    with open_store(path) as store:
+        for name in ("a", "r"):
+            store.run(name).tasks.open_root("root")
+    with raw(path) as connection:
+        connection.execute("UPDATE run_heads SET position=-1 WHERE run_id='r'")
+    with open_store(path, read_only=True) as store, store.readmodel("memory:") as model:
+        assert [fault.run for fault in model.updated.faults] == ["r"]
+        assert model.positions()["a"] == 1
+
+
+@pytest.mark.parametrize(
+    "subject", [{"task": 5}, {"task": ["root"]}, {"context": b"c"}, {"worker": "1"}, {"node": ("g", "0")}], ids=str
+)
+def test_a_subject_of_another_type_is_no_subject(subject: dict[str, Any]) -> None:
+    """Asked why about what nothing can be called, refold says so."""
+    with open_store("memory:") as store:
+        run = store.run("r")
+        run.tasks.open_root("root")
+        with pytest.raises(InvalidValue):
+            run.why(**subject)
