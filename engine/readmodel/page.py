@@ -36,6 +36,16 @@ Ids are texts, times are Unix milliseconds, truth values are 0 and 1. JSON is co
 for which SQLite has no integer, is the text of its digits and a `u`; sums and comparisons with it are approximate.
 """
 
+_FORKS: Final = """
+## Forks
+
+A fork has rows of its own for all that it is, the history it shares with its origin included. So every row belongs to
+one run, whatever is asked about a run is asked with `run = ...` alone, and deleting the origin takes none of the fork's
+rows. The journal shares these events and copies none; here a fork costs what any run of its length costs, and like all
+of the file it can be thrown away. What a fork did itself has `seq > origin_position` (column of `runs`); a sum over all
+runs that leaves this out counts shared history once a fork.
+"""
+
 
 def described(name: str | None = None) -> list[dict[str, Any]]:
     """Return tables, views and questions, or the one of this name: name, what it is, doc, its columns (of a question,
@@ -89,7 +99,7 @@ def _type(column: Column) -> str:
 
 def render() -> str:
     """Return the page, a pure function of the code."""
-    return "\n\n".join(part.strip("\n") for part in (_INTRO, _VALUES, *_shapes(), *_questions())) + "\n"
+    return "\n\n".join(part.strip("\n") for part in (_INTRO, _VALUES, _FORKS, *_shapes(), *_questions())) + "\n"
 
 
 def _shapes() -> Iterator[str]:

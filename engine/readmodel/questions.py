@@ -63,10 +63,21 @@ ORDER BY took_ms DESC""",
     ),
     Question(
         "failures",
-        "How many tasks ended in which way, over all runs?",
+        "How many tasks ended in which way, over all runs? What ended before a fork left counts for its origin alone.",
         """
-SELECT coalesce(role, 'root') AS role, termination, count(*) AS tasks
-FROM tasks WHERE termination IS NOT NULL GROUP BY 1, 2 ORDER BY 3 DESC, 1, 2""",
+SELECT coalesce(t.role, 'root') AS role, t.termination, count(*) AS tasks
+FROM tasks t
+JOIN task_transitions ended ON ended.run = t.run AND ended.task_id = t.task_id AND ended.to_lifecycle = 'done'
+JOIN runs r ON r.run = t.run
+WHERE ended.seq > coalesce(r.origin_position, 0)
+GROUP BY 1, 2 ORDER BY 3 DESC, 1, 2""",
+    ),
+    Question(
+        "own_events",
+        "How many events did each run record itself, and how many does it share with the run it left?",
+        """
+SELECT run, position - coalesce(origin_position, 0) AS own, coalesce(origin_position, 0) AS shared, origin_run
+FROM runs ORDER BY run""",
     ),
     Question(
         "consequences",

@@ -78,7 +78,8 @@ ANSWERS: dict[str, tuple[dict[str, Any], list[tuple[Any, ...]]]] = {
     ),
     "usage_under": ({"run": "nightly", "task": "root"}, [(3, 120, 2)]),
     "task_durations": ({"run": "nightly"}, [("build", "implement", "error", 1000, 0)]),
-    "failures": ({}, [("implement", "error", 2), ("explore", "completed", 1)]),
+    "failures": ({}, [("explore", "completed", 1), ("implement", "error", 1)]),  # the fork shares the second
+    "own_events": ({}, [("nightly", 30, 0, None), ("what-if", 1, 9, "nightly")]),
     "consequences": (
         {"run": "nightly", "seq": 15},
         [
