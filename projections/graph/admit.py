@@ -18,6 +18,7 @@ from engine.core.limits import GRAPH_TASKS_MAX
 from projections.graph import events as ev
 from projections.graph import steps
 from projections.graph.cascade import settle
+from projections.graph.left_out import is_graph_key, is_path
 from projections.graph.records import plain_graph, plain_node
 from projections.graph.rules import Violation
 from projections.graph.scratch import Scratch
@@ -101,6 +102,27 @@ def _node_imported(plan: Scratch, event_type: EventType, fields: list[Any]) -> N
     if status == "running" and (not attempts or attempts[-1]["outcome"] is not None):
         raise InvalidValue("node.imported.attempts", "the last attempt of a running node is live")
     steps.require_free_tasks(plan, attempts)
+    plan.emit(event_type, *fields)
+
+
+def _keys_left_out(plan: Scratch, event_type: EventType, fields: list[Any]) -> None:
+    graph, numbers, keys = fields
+    row = plan.graph(graph)
+    if row.missing != 1 or row.status != "created":
+        raise Refused(
+            f"graph {graph!r} does not expect to be told what its records lack",
+            hint="graph.keys_left_out comes before graph.imported, after the nodes and lives",
+        )
+    known = is_graph_key if numbers is None else is_path
+    unknown = [key for key in keys if not known(key)]
+    if unknown:
+        raise InvalidValue("graph.keys_left_out.keys", f"{unknown[0]!r:.60} is no optional key of such a record")
+    for number in (None,) if numbers is None else numbers:
+        key = graph if number is None else (graph, number)
+        if number is not None:
+            plan.at(graph, number)
+        if plan.left_out.get(key) is not None:
+            raise InvalidValue("graph.keys_left_out.nodes", f"{'the graph' if number is None else number} came before")
     plan.emit(event_type, *fields)
 
 
@@ -276,6 +298,7 @@ _ADMIT: Final[dict[str, Callable[[Scratch, EventType, list[Any]], None]]] = {
     "graph.injected": _injected,
     "node.added": _added,
     "node.imported": _node_imported,
+    "graph.keys_left_out": _keys_left_out,
     "graph.imported": _graph_imported,
     "graph.started": _graph_step(steps.start, "running"),
     "graph.paused": _paused,

@@ -258,6 +258,13 @@ NODE_REJECTED: Final = _event(
     _ATTEMPT,
     Field("reason", TEXT, "the verdict's"),
 )
+GRAPH_KEYS_LEFT_OUT: Final = _event(
+    115,
+    "graph.keys_left_out",
+    "Optional keys that an imported record does not have: they stay out of it while they hold their default.",
+    Field("nodes", optional(list_of(U32, unique=True)), "the nodes whose records they are; null: the graph's own"),
+    Field("keys", list_of(TEXT, unique=True), "paths in such a record, recovery.route_to; exactly these are left out"),
+)
 NODE_RESET: Final = _event(113, "node.reset", "The graph was retried; the node starts over.", _NODE)
 
 EVENTS: Final[tuple[EventType, ...]] = tuple(_BOUND)

@@ -13,7 +13,16 @@ from engine.core.catalog import EventType, Wire
 from engine.core.decider import Evolve
 from projections.graph import events as ev
 from projections.graph.index import GraphIndex
-from projections.graph.state import AttemptRow, GraphRow, NodeRow, ProgressRow, Records, ResultRow, place_gate
+from projections.graph.state import (
+    AttemptRow,
+    GraphRow,
+    LeftOutRow,
+    NodeRow,
+    ProgressRow,
+    Records,
+    ResultRow,
+    place_gate,
+)
 from projections.graph.transitions import NODE_TARGET
 
 __all__ = ["EVOLVE"]
@@ -156,6 +165,20 @@ def _graph_imported(state: Records, wire: Wire, seq: int) -> None:
     row.missing -= 1
 
 
+@_on(ev.GRAPH_KEYS_LEFT_OUT)
+def _keys_left_out(state: Records, wire: Wire, seq: int) -> None:
+    _, _, graph, numbers, keys = wire
+    for key in [graph] if numbers is None else [(graph, number) for number in numbers]:
+        state.left_out.add(key, LeftOutRow(tuple(keys)))
+
+
+def _show_outcome(state: Records, graph: str) -> None:
+    """From now on the graph has an outcome of its own, not that of the runtime that it comes from."""
+    row = state.left_out.get(graph)
+    if row is not None and "outcome" in row.keys:
+        state.left_out.edit(graph).keys = tuple(key for key in row.keys if key != "outcome")
+
+
 # -- the graph's life -------------------------------------------------------------------------------------------------
 
 
@@ -180,6 +203,7 @@ def _paused(state: Records, wire: Wire, seq: int) -> None:
 def _running_again(state: Records, wire: Wire, seq: int) -> None:
     row = state.graphs.edit(wire[2])
     row.status, row.held, row.finished_at = "running", False, None
+    _show_outcome(state, wire[2])
 
 
 @_on(ev.GRAPH_COMPLETED)
@@ -200,6 +224,7 @@ def _graph_canceled(state: Records, wire: Wire, seq: int) -> None:
 def _finish(state: Records, wire: Wire, status: str) -> None:
     row = state.graphs.edit(wire[2])
     row.status, row.held, row.finished_at = status, False, wire[-1]
+    _show_outcome(state, wire[2])
 
 
 @_on(ev.GRAPH_RECOVERED)
@@ -359,6 +384,7 @@ def _corrected(state: Records, wire: Wire, seq: int) -> None:
     if last is not None and last.outcome == "completed":  # else its output was injected, and the attempt did fail
         _end_attempt(state, wire, row.attempts, "corrected", None, reason)
     _place(state, graph, number, row, index)
+    _show_outcome(state, graph)
 
 
 @_on(ev.NODE_TAINTED)

@@ -4,13 +4,14 @@ has been checked."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from engine.core.errors import Refused
 from projections.graph import events as ev
 from projections.graph.cascade import settle, strategy_of
 from projections.graph.fields import GRAPH_SHAPE, NODE_SHAPE
-from projections.graph.records import plain_attempt, plain_graph
+from projections.graph.left_out import NEWER_KEYS, left_out_of_graph, left_out_of_node
+from projections.graph.records import left_out, left_out_of, plain_attempt, plain_graph
 from projections.graph.rules import Violation
 from projections.graph.scratch import Scratch
 from projections.graph.state import AttemptRow, NodeRow
@@ -98,15 +99,23 @@ def import_graph(plan: Scratch, graph: str, record: Any, max_tasks: int, reruns:
         if node["status"] == "running" and not node["attempts"]:
             unknown = AttemptRow(None, None, node["assigned_agent"], None, None, None, None, False, {})
             node["attempts"] = [plain_attempt(1, unknown)]
+    own, lacking = left_out_of_graph(record), [left_out_of_node(node) for node in record["nodes"]]
     row = plan.graphs.get(graph)
     if row is not None:
-        if plain_graph(plan, graph, row) == read:
+        same = left_out_of(plan, graph) == own
+        same = same and all(left_out(plan, graph, number) == keys for number, keys in enumerate(lacking))
+        if same and plain_graph(plan, graph, row) == read:
             return
         raise Refused(f"graph {graph!r} exists already", hint="import it into another run", graph=graph)
-    _emit_import(plan, graph, read, max_tasks, reruns)
+    _emit_import(plan, graph, read, own, lacking, max_tasks, reruns)
 
 
-def _emit_import(plan: Scratch, graph: str, read: Plain, max_tasks: int, reruns: int) -> None:
+Keys: TypeAlias = tuple[str, ...]
+
+
+def _emit_import(
+    plan: Scratch, graph: str, read: Plain, own: Keys | None, lacking: Sequence[Keys], max_tasks: int, reruns: int
+) -> None:
     nodes = read["nodes"]
     lives = [(node["id"], [node[name] for name in _LIFE]) for node in nodes]
     lived = [(number, life) for number, life in lives if life != _NEW]
@@ -122,5 +131,18 @@ def _emit_import(plan: Scratch, graph: str, read: Plain, max_tasks: int, reruns:
         require_free_tasks(plan, life[-1])
         asking = paused and life[0] == "failed" and strategy_of(plan.graph(graph), plan.node(graph, number)) == "ask"
         plan.emit(ev.NODE_IMPORTED, graph, number, *life, asking, cause=cause)
+    _note_left_out(plan, graph, own, lacking, cause)
     held = paused and not plan.index(graph).asking
     settle(plan, graph, plan.emit(ev.GRAPH_IMPORTED, graph, read["status"], read["finished_at"], held, cause=cause))
+
+
+def _note_left_out(plan: Scratch, graph: str, own: Keys | None, lacking: Sequence[Keys], cause: int) -> None:
+    """Note what the records lack, once for all nodes that lack the same; what a node made here lacks needs no note."""
+    alike: dict[Keys, list[int]] = {}
+    for number, keys in enumerate(lacking):
+        if keys != NEWER_KEYS:
+            alike.setdefault(keys, []).append(number)
+    if own is not None:
+        plan.emit(ev.GRAPH_KEYS_LEFT_OUT, graph, None, list(own), cause=cause)
+    for keys, numbers in alike.items():
+        plan.emit(ev.GRAPH_KEYS_LEFT_OUT, graph, numbers, list(keys), cause=cause)

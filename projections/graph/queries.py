@@ -8,7 +8,7 @@ from itertools import islice
 
 from engine.core.errors import InvalidValue, NotFound
 from projections.graph.fields import OVER, TERMINAL
-from projections.graph.records import plain_attempt, plain_graph, plain_node
+from projections.graph.records import left_out, left_out_of, plain_attempt, plain_graph, plain_node
 from projections.graph.state import GraphRow, GraphState, ProgressRow
 from projections.graph.values import Attempt, Blockage, GraphOutcome, Running, TaskGraph, TaskNode
 
@@ -34,13 +34,14 @@ def _progress(state: GraphState, graph: str, number: int) -> ProgressRow:
 
 def get(state: GraphState, graph: str) -> TaskGraph:
     """Return a graph with all its nodes. Raises NotFound."""
-    return TaskGraph.of(plain_graph(state, graph, _graph(state, graph)))
+    record = plain_graph(state, graph, _graph(state, graph))
+    return TaskGraph.of(record, left_out_of(state, graph), lambda number: left_out(state, graph, number))
 
 
 def node(state: GraphState, graph: str, number: int) -> TaskNode:
     """Return one node. Raises NotFound."""
     _progress(state, graph, number)
-    return TaskNode.of(plain_node(state, graph, number))
+    return TaskNode.of(plain_node(state, graph, number), left_out(state, graph, number))
 
 
 def outcome(state: GraphState, graph: str) -> GraphOutcome | None:

@@ -6,9 +6,22 @@ from __future__ import annotations
 from typing import Any
 
 from projections.graph.fields import in_order
+from projections.graph.left_out import NEWER_KEYS
 from projections.graph.state import AttemptRow, GraphRow, NodeRow, ProgressRow, Records
 
-__all__ = ["plain_attempt", "plain_graph", "plain_node"]
+__all__ = ["left_out", "left_out_of", "plain_attempt", "plain_graph", "plain_node"]
+
+
+def left_out_of(records: Records, graph: str) -> tuple[str, ...] | None:
+    """Return the optional keys that a graph's own record came without; None for a graph that was made here."""
+    row = records.left_out.get(graph)
+    return None if row is None else row.keys
+
+
+def left_out(records: Records, graph: str, number: int) -> tuple[str, ...]:
+    """Return the optional keys that are left out of a node's record while they say nothing."""
+    row = records.left_out.get((graph, number))
+    return NEWER_KEYS if row is None else row.keys
 
 
 def plain_attempt(number: int, row: AttemptRow) -> dict[str, Any]:

@@ -15,7 +15,16 @@ from engine.core.errors import NotFound
 from engine.core.table import Record, Table
 from projections.graph.evolve import EVOLVE
 from projections.graph.index import GraphIndex, LayeredDict, ScratchIndex
-from projections.graph.state import AttemptRow, GraphRow, GraphState, NodeRow, ProgressRow, ResultRow, TaskKey
+from projections.graph.state import (
+    AttemptRow,
+    GraphRow,
+    GraphState,
+    LeftOutRow,
+    NodeRow,
+    ProgressRow,
+    ResultRow,
+    TaskKey,
+)
 
 __all__ = ["Scratch"]
 
@@ -60,6 +69,7 @@ class Scratch:
         self.progress: _Layer[ProgressRow] = _Layer(state.progress)
         self.attempts: _Layer[AttemptRow] = _Layer(state.attempts)
         self.results: _Layer[ResultRow] = _Layer(state.results)
+        self.left_out: _Layer[LeftOutRow] = _Layer(state.left_out)
         self.by_task: LayeredDict[str, TaskKey] = LayeredDict(state.by_task)
         self.indexes: dict[str, GraphIndex] = {}
         self.opened: dict[tuple[str, int], int] = {}

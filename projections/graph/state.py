@@ -1,4 +1,4 @@
-"""The state of all task graphs of a run: five tables and what is derived from them. It must never hold a fact outside
+"""The state of all task graphs of a run: six tables and what is derived from them. It must never hold a fact outside
 its tables, nor a record that grows with the graph or with the number of attempts.
 
 What a node is (``nodes``) is apart from how it fares (``progress``), from its attempts and from its result, so that a
@@ -16,7 +16,8 @@ from engine.core.table import Table
 from projections.graph.index import GraphIndex
 
 __all__ = [
-    "AttemptRow", "GraphRow", "GraphState", "NodeRow", "ProgressRow", "Records", "ResultRow", "Rows", "TaskKey",
+    "AttemptRow", "GraphRow", "GraphState", "LeftOutRow", "NodeRow", "ProgressRow", "Records", "ResultRow", "Rows",
+    "TaskKey",
 ]  # fmt: skip
 
 TaskKey: TypeAlias = tuple[str, int, int]
@@ -155,6 +156,20 @@ class ResultRow(_Row):
         return [self.value]
 
 
+class LeftOutRow(_Row):
+    """The optional keys that an imported record does not have; for a graph under its id, for a node under its key."""
+
+    __slots__ = ("keys",)
+    keys: tuple[str, ...]
+
+    def dump(self) -> list[Any]:
+        return [list(self.keys)]
+
+    @classmethod
+    def load(cls, dumped: list[Any]) -> Self:
+        return cls(tuple(dumped[0]))
+
+
 R = TypeVar("R")
 
 
@@ -180,6 +195,8 @@ class Records(Protocol):
     @property
     def results(self) -> Rows[ResultRow]: ...
     @property
+    def left_out(self) -> Rows[LeftOutRow]: ...
+    @property
     def by_task(self) -> Any: ...
     def index(self, graph: str) -> GraphIndex: ...
     def new_index(self, graph: str) -> None: ...
@@ -194,7 +211,15 @@ class GraphState:
         self.progress: Table[ProgressRow] = Table("progress", ProgressRow)
         self.attempts: Table[AttemptRow] = Table("attempts", AttemptRow)
         self.results: Table[ResultRow] = Table("results", ResultRow)
-        self.tables: tuple[Table[Any], ...] = (self.graphs, self.nodes, self.progress, self.attempts, self.results)
+        self.left_out: Table[LeftOutRow] = Table("left_out", LeftOutRow)
+        self.tables: tuple[Table[Any], ...] = (
+            self.graphs,
+            self.nodes,
+            self.progress,
+            self.attempts,
+            self.results,
+            self.left_out,
+        )
         self.indexes: dict[str, GraphIndex] = {}
         self.by_task: MutableMapping[str, TaskKey] = {}
         """Task -> the live attempt that follows it."""

@@ -7,7 +7,7 @@ written back, an unknown label is an error that names where it stands.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, NamedTuple, Self, TypeAlias
 
@@ -24,6 +24,7 @@ from projections.graph.fields import (
     TIMEOUT_SHAPE,
     Shape,
 )
+from projections.graph.left_out import NEWER_KEYS, left_out_of_graph, left_out_of_node, without
 from projections.graph.validate import read_graph
 
 __all__ = [
@@ -173,8 +174,6 @@ _NODE_PARTS: dict[str, type[_Value]] = {
     "timeout": TimeoutPolicy,
     "recovery": Recovery,
 }
-_NODE_OPTIONAL = ("timeout", "recovery", "routed_from", "attempts", "cause", "tainted_by")
-"""Keys that a record of the seed does not have: written only when they hold something."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,7 +181,8 @@ class TaskNode(_Value):
     """One node of a task graph: the seed's 19 fields, those of newer versions, and ours.
 
     Ours: ``attempts`` (one record each, so a retry overwrites nothing), ``cause`` (why it is failed, skipped or
-    canceled) and ``tainted_by`` (nodes corrected after this one had consumed their output).
+    canceled) and ``tainted_by`` (nodes corrected after this one had consumed their output). ``left_out`` are the
+    optional keys that its record did not have: they are not written while they hold their default.
     """
 
     SHAPE: ClassVar[Shape] = NODE_SHAPE
@@ -212,6 +212,7 @@ class TaskNode(_Value):
     cause: str | None = None
     tainted_by: tuple[int, ...] = ()
     extra: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    left_out: tuple[str, ...] = field(default=NEWER_KEYS, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         for name in ("depends_on", "attempts", "tainted_by"):
@@ -223,21 +224,25 @@ class TaskNode(_Value):
         return cls(id=id, title=title, description=description, **fields)
 
     @classmethod
-    def of(cls, record: Mapping[str, Any]) -> Self:
+    def from_json(cls, data: Mapping[str, Any]) -> Self:
+        """Return the node of a JSON record; :meth:`to_json` gives it back equal. Raises InvalidValue with the path to
+        the first bad value."""
+        return cls.of(NODE_SHAPE.check(data), left_out_of_node(data))
+
+    @classmethod
+    def of(cls, record: Mapping[str, Any], left_out: tuple[str, ...] = NEWER_KEYS) -> Self:
         known: dict[str, Any] = {key.name: _frozen(record[key.name]) for key in NODE_SHAPE.keys}
         for name, part in _NODE_PARTS.items():
             if record[name] is not None:
                 known[name] = part.of(record[name])
         known["attempts"] = tuple(Attempt.of(attempt) for attempt in record["attempts"])
-        return cls(**known, extra=NODE_SHAPE.extra(record))
+        return cls(**known, extra=NODE_SHAPE.extra(record), left_out=left_out)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the record as plain JSON: the seed's 19 keys, then the others as far as they hold something."""
+        """Return the record as plain JSON: the seed's 19 keys, then the others as far as they hold something; a record
+        that came from elsewhere has the keys that it came with."""
         record = {key.name: _plain(getattr(self, key.name)) for key in NODE_SHAPE.keys}
-        for name in _NODE_OPTIONAL:
-            if record[name] is None or record[name] == []:
-                del record[name]
-        return record | NODE_SHAPE.extra(self.extra)
+        return without(record, self.left_out) | NODE_SHAPE.extra(self.extra)
 
     @property
     def is_terminal(self) -> bool:
@@ -265,26 +270,38 @@ class TaskGraph(_Value):
     created_at: int = 0
     finished_at: int | None = None
     extra: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    left_out: tuple[str, ...] | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "nodes", tuple(self.nodes))
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
-        """Return the graph of a JSON record that keeps every rule. Raises ImportRefused naming every violation."""
-        return cls.of(read_graph(data))
+        """Return the graph of a JSON record that keeps every rule; :meth:`to_json` gives it back equal. Raises
+        ImportRefused naming every violation."""
+        record = read_graph(data)
+        left_out = [left_out_of_node(node) for node in data["nodes"]]
+        return cls.of(record, left_out_of_graph(data), left_out.__getitem__)
 
     @classmethod
-    def of(cls, record: Mapping[str, Any]) -> Self:
+    def of(
+        cls,
+        record: Mapping[str, Any],
+        left_out: tuple[str, ...] | None = None,
+        left_out_of: Callable[[int], tuple[str, ...]] = lambda node: NEWER_KEYS,
+    ) -> Self:
         known = {key.name: record[key.name] for key in GRAPH_SHAPE.keys if key.name not in ("nodes", "outcome")}
-        nodes = tuple(TaskNode.of(node) for node in record["nodes"])
-        return cls(**known, nodes=nodes, extra=GRAPH_SHAPE.extra(record))
+        nodes = tuple(TaskNode.of(node, left_out_of(number)) for number, node in enumerate(record["nodes"]))
+        return cls(**known, nodes=nodes, extra=GRAPH_SHAPE.extra(record), left_out=left_out)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the record as plain JSON; ``outcome`` is written when the graph is over."""
+        """Return the record as plain JSON; ``outcome`` is written when the graph is over. A record that came from
+        elsewhere has the keys that it came with, and an outcome as soon as it ends here."""
         record = {key.name: _plain(getattr(self, key.name)) for key in GRAPH_SHAPE.keys}
-        if record["outcome"] is None:
-            del record["outcome"]
+        absent = self.left_out if self.left_out is not None else () if self.status in OVER else ("outcome",)
+        for key in GRAPH_SHAPE.keys:
+            if key.name in absent and (key.name == "outcome" or record[key.name] == key.default):
+                del record[key.name]
         return record | GRAPH_SHAPE.extra(self.extra)
 
     @property

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.core.errors import ImportRefused, InvalidValue
+from engine.core.errors import ImportRefused, InvalidValue, NotFound, Refused
 from projections.graph import Recovery, TaskGraph, TaskNode, TaskResult, TimeoutPolicy, VerifyPredicate
 from tests.projections.graph.graph_bench import Bench, check_fold, check_rest, fail_node, plan, run_node, started
 from tests.projections.graph.graph_strategies import SEED_KEYS, node_records
@@ -96,6 +96,110 @@ def test_nothing_is_coerced(field: str, value: Any) -> None:
     with pytest.raises(InvalidValue) as refused:
         TaskNode.from_json(record)
     assert refused.value.path.startswith(field)
+
+
+NODE: dict[str, Any] = dict.fromkeys(SEED_KEYS) | {
+    "id": 0, "title": "t", "description": "d", "status": "ready", "depends_on": [], "retry_count": 0,
+    "predicate_rerun_count": 0, "execution_mode": "parallel",
+}  # fmt: skip
+WRITTEN = {key: NODE[key] for key in list(SEED_KEYS)[:15]}
+"""A node as the runtime writes it: the four youngest keys of the seed only when they hold something."""
+
+HEAD: dict[str, Any] = {
+    "id": "g", "goal": "go", "status": "running", "default_failure_strategy": "abort", "default_max_retries": 3,
+    "created_at": 5, "finished_at": None,
+}  # fmt: skip
+OVER = {"status": "completed", "finished_at": 9}
+DONE = {**WRITTEN, "status": "completed", "result": {"output": "o"}}
+GATE = {"kind": "natural", "value": "v"}
+LATE = {**WRITTEN, "status": "failed", "failure_strategy": "skip", "cause": "error"}
+AS_WRITTEN: dict[str, dict[str, Any]] = {
+    "all keys": {**HEAD, "nodes": [NODE]},
+    "as written": {**HEAD, "nodes": [WRITTEN, {**WRITTEN, "id": 1, "token_budget_cents": 2.5, "depends_on": [0],
+                                               "status": "pending"}]},
+    "nulls of the newer keys": {**HEAD, "nodes": [{**NODE, "timeout": None, "recovery": None, "routed_from": None,
+                                                   "attempts": [], "cause": None, "tainted_by": []}]},
+    "eleven keys": {**HEAD, "status": "created", "nodes": [{key: WRITTEN[key] for key in FIRST_ELEVEN}
+                                                           | {"status": "pending"}]},
+    "least": {"id": "g", "goal": "", "created_at": 0, "nodes": [{"id": 0, "title": "", "description": ""}]},
+    "running without attempts": {**HEAD, "nodes": [{**WRITTEN, "status": "running", "assigned_agent": "a"}]},
+    "one way out": {**HEAD, "nodes": [{**WRITTEN, "recovery": {"route_to": 1}, "timeout": {"run_timeout_secs": 5}},
+                                      {**WRITTEN, "id": 1, "status": "dormant"}]},
+    "short values": {**HEAD, "nodes": [WRITTEN, {**DONE, "id": 1, "verify_predicate": GATE,
+                                                 "predicate_outcome": {"passed": True, "confidence": 0.5}}]},
+    "short attempts": {**HEAD, "nodes": [{**LATE, "attempts": [{"number": 1, "outcome": "error", "error": "e"}]},
+                                         {**WRITTEN, "id": 1}]},
+    "over without outcome": {**HEAD, **OVER, "nodes": [DONE]},
+    "over with failures": {**HEAD, **OVER, "nodes": [LATE], "outcome": "completed_with_failures"},
+    "no outcome yet": {**HEAD, "outcome": None, "nodes": [WRITTEN]},
+    "unknown keys": {**HEAD, "owner": {"z": 1, "a": [None, 1.5]},
+                     "nodes": [{**WRITTEN, "x": 1, "recovery": {"state_injection": "s", "y": None}}]},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("record", AS_WRITTEN.values(), ids=AS_WRITTEN)
+def test_a_record_goes_out_with_the_keys_that_it_came_with(record: dict[str, Any]) -> None:
+    """Absent stays absent and null stays null, at every level: as a value, in a run, after a restore, and in a run that
+    takes the events of the first one as facts. A repetition is known as one."""
+    given = json.loads(json.dumps(record))
+    assert TaskGraph.from_json(given).to_json() == record
+    bench = Bench()
+    bench.graphs.import_graph(given)
+    assert bench.graphs.get("g").to_json() == record
+    assert [bench.node(number).to_json() for number in range(len(record["nodes"]))] == record["nodes"]
+    assert not bench.graphs.import_graph(record).changed
+    check_fold(bench)
+    other = Bench()
+    for event in bench.events():
+        other.ingest(event.type, **event.data)
+    assert other.state.bytes() == bench.state.bytes()
+
+
+def test_what_a_record_lacks_comes_when_it_says_something() -> None:
+    """Keys that an imported record lacks are written as soon as they hold more than their default, and so is the
+    outcome of a graph that goes on, or turns out otherwise, here."""
+    bench = Bench()
+    bench.graphs.import_graph(AS_WRITTEN["running without attempts"])
+    assert bench.graphs.running("g")[0].attempt.agent == "a"
+    bench.graphs.complete("g", 0, "x", attempt=1)
+    record = bench.graphs.get("g").to_json()
+    assert record["outcome"] == "completed" and record["nodes"][0]["attempts"][0]["outcome"] == "completed"
+    assert "network_scope" not in record["nodes"][0]
+    bench = Bench()
+    bench.graphs.import_graph(AS_WRITTEN["over without outcome"])
+    bench.graphs.correct("g", 0, "wrong")
+    assert bench.graphs.get("g").to_json()["outcome"] == "completed_with_failures"
+    bench = Bench()
+    bench.graphs.import_graph(AS_WRITTEN["over without outcome"] | {"nodes": [LATE]})
+    assert "outcome" not in bench.graphs.get("g").to_json()
+    bench.graphs.retry_graph("g")
+    run_node(bench, 0)
+    assert bench.graphs.get("g").to_json()["outcome"] == "completed"
+    check_fold(bench)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "keys", "message"),
+    [
+        ([0], ["nowhere"], "no optional key"), ([0], ["result.output"], "no optional key"),
+        ([0], ["attempts.x.agent"], "no optional key"), (None, ["goal"], "no optional key"),
+        ([7], ["result"], "no node 7"), ([0], ["result"], "came before"), ([0, 0], ["result"], "duplicate"),
+    ],
+)  # fmt: skip
+def test_what_a_record_lacks_is_told_once_and_of_keys_that_there_are(
+    nodes: list[int] | None, keys: list[str], message: str
+) -> None:
+    """A fact about keys that no record may lack, about a node twice or about none, is refused by name."""
+    source, bench = Bench(), Bench()
+    source.graphs.import_graph(AS_WRITTEN["as written"])
+    *before, last = source.events()
+    for event in before:
+        bench.ingest(event.type, **event.data)
+    with pytest.raises((InvalidValue, NotFound), match=message):
+        bench.ingest("graph.keys_left_out", graph="g", nodes=nodes, keys=keys)
+    bench.ingest(last.type, **last.data)
+    with pytest.raises(Refused, match="does not expect"):
+        bench.ingest("graph.keys_left_out", graph="g", nodes=[0], keys=["result"])
 
 
 def lived() -> Bench:

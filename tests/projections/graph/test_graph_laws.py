@@ -181,6 +181,7 @@ REFUSED_FACTS: list[tuple[str, dict[str, Any]]] = [
     ("graph.paused", {"reason": "ask", "node": 0}),
     ("node.imported", {"node": 0, "status": "ready", "retry_count": 0, "predicate_rerun_count": 0, "tainted_by": [],
                        "attempts": [], "asking": False}),
+    ("graph.keys_left_out", {"nodes": [0], "keys": ["result"]}),
     ("graph.imported", {"status": "running", "held": False}),
 ]  # fmt: skip
 
