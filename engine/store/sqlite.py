@@ -17,7 +17,7 @@ from engine.core.errors import BackendUnavailable, NotAStore, NotFound, SchemaEr
 from engine.store.errors import translated
 from engine.store.sqlite_connections import BUSY_TIMEOUT_S, Datastore, Pool
 from engine.store.sqlite_files import looking_at, make_empty
-from engine.store.sqlite_log import commits_out_of_reach
+from engine.store.sqlite_log import is_cut_short
 from engine.store.sqlite_recorders import SqliteCheckpoints, SqliteCommits
 
 __all__ = ["SqliteBackend"]
@@ -29,15 +29,23 @@ _MAGIC: Final = b"SQLite format 3\0"
 
 class SqliteBackend:
     """An open store file. Raises NotFound (no file, and ``create`` is off), NotAStore, SchemaError (newer),
-    BackendUnavailable."""
+    BackendUnavailable.
 
-    def __init__(self, path: Path, *, create: bool = True, read_only: bool = False) -> None:
+    ``to_look`` opens a store whose log is damaged as well, at what SQLite sees of it; only to be read. ``alone`` is
+    explained at :class:`engine.store.sqlite_connections.Pool`.
+    """
+
+    def __init__(
+        self, path: Path, *, create: bool = True, read_only: bool = False, to_look: bool = False, alone: bool = False
+    ) -> None:
+        assert read_only or not to_look, "whoever only looks does not write"
         self.url = str(path)
         path = self.path = path.absolute()  # the process may move to another folder later; ":memory:" is a file too
         _look_at(path, create=create and not read_only)
         with translated(self.url):
-            self._check_log()
-            self._datastore = Datastore(path, read_only=read_only)
+            if not to_look:
+                self._check_log()
+            self._datastore = Datastore(path, read_only=read_only, alone=alone)
             try:
                 self.commits = SqliteCommits(self._datastore)
                 self.checkpoints = SqliteCheckpoints(self._datastore)
@@ -80,14 +88,15 @@ class SqliteBackend:
         try:
             with closing(Pool(self.path, read_only=True).connect()) as connection:
                 connection.execute("SELECT count(*) FROM sqlite_master").fetchone()  # this makes SQLite look at the log
-                lost = commits_out_of_reach(self.path)
+                (page_bytes,) = connection.execute("PRAGMA page_size").fetchone()
+                damaged = is_cut_short(self.path, page_bytes)
         except sqlite3.OperationalError as error:
             if error.sqlite_errorcode == sqlite3.SQLITE_READONLY_ROLLBACK:
                 return  # a power cut while the store was made: only a writer can undo that; nothing was acknowledged
             raise
-        if lost:
+        if damaged:
             raise NotAStore(
-                f"the log of store {self.url} is damaged: at least {lost} acknowledged commits in it are out of reach",
+                f"the log of store {self.url} is damaged: acknowledged commits in it are out of reach",
                 hint="'refold doctor --salvage NEW' saves them",
             )
 

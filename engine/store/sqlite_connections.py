@@ -35,11 +35,16 @@ _IDLE_MAX: Final = 8
 
 class Pool:
     """Idle connections for readers, made when there is none. Taking and giving are one step each that nothing can
-    interrupt, so that an interrupt may lose a connection, which then closes itself, but never leaves a lock behind."""
+    interrupt, so that an interrupt may lose a connection, which then closes itself, but never leaves a lock behind.
 
-    def __init__(self, path: Path, *, read_only: bool) -> None:
+    ``alone`` promises that this process has no other connection to the store, nor makes one meanwhile. Then those that
+    only read do not even touch the index that SQLite keeps beside a log, and put no files where there are none.
+    """
+
+    def __init__(self, path: Path, *, read_only: bool, alone: bool = False) -> None:
         self._path = path
         self._read_only = read_only
+        self._alone = alone
         self._idle: deque[sqlite3.Connection] = deque()
         self.closed = False
         self.awake = threading.Event()
@@ -81,8 +86,8 @@ class Pool:
     def connect(self) -> sqlite3.Connection:
         """Return a new connection that is none of the pool's."""
         mode = "ro" if self._read_only else "rw"
-        if self._read_only and self._cannot_change():
-            mode += "&immutable=1"
+        if self._read_only:
+            mode += self._how_to_read()
         connection = sqlite3.connect(
             f"file:{quote(os.fsencode(self._path))}?mode={mode}",
             uri=True,
@@ -103,11 +108,15 @@ class Pool:
             raise
         return connection
 
-    def _cannot_change(self) -> bool:
-        """Return whether no writer can be where the file lies: SQLite needs no files beside it then, and could make
-        none."""
-        log = self._path.with_name(self._path.name + "-wal")
-        return not os.access(self._path.parent, os.W_OK) and not (log.exists() and log.stat().st_size)
+    def _how_to_read(self) -> str:
+        """Return what SQLite is to be told when no writer can be where the file lies, or none is: it needs no files
+        beside it then, and might not even be able to make them."""
+        log, index = (self._path.with_name(self._path.name + end) for end in ("-wal", "-shm"))
+        if not os.access(self._path.parent, os.W_OK) and not (log.exists() and log.stat().st_size):
+            return "&immutable=1"
+        if self._alone and not log.exists():
+            return "&immutable=1"
+        return "&readonly_shm=1" if self._alone and index.exists() else ""
 
 
 def _text(stored: bytes) -> str:
@@ -119,8 +128,8 @@ class Datastore(SQLiteDatastore):
     """Pool for readers, and one writer connection that is kept: taking it out of a pool for every commit costs a tenth
     of the commit."""
 
-    def __init__(self, path: Path, *, read_only: bool) -> None:
-        self.pool: Pool = Pool(path, read_only=read_only)  # type: ignore[assignment]
+    def __init__(self, path: Path, *, read_only: bool, alone: bool = False) -> None:
+        self.pool: Pool = Pool(path, read_only=read_only, alone=alone)  # type: ignore[assignment]
         self._path = path
         self._read_only = read_only
         self.single_row_tracking = True

@@ -3,6 +3,8 @@ damaged."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,7 +16,9 @@ from engine.app.shell import STORE_TROUBLE, Failed, command_options, note, store
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from engine.doctor import Diagnosis, Salvage, Savable
+    from engine.doctor import Diagnosis
+    from engine.salvage import Salvage
+    from engine.savable import Savable
 
 
 @click.command("doctor")
@@ -39,15 +43,19 @@ def command(target: Path | None, as_json: bool) -> int:
       refold doctor
       refold --store damaged.db doctor --salvage saved.db
     """
+    from engine.app.model import named_model
     from engine.core.errors import EngineError, Refused
-    from engine.doctor import diagnose, salvage
-    from projections.model import MODEL
+    from engine.doctor import diagnose
+    from engine.salvage import refuse_to_replace, salvage
 
-    url = store_url()
+    url, model = store_url(), named_model()
     try:
-        with progress_bar("examining") as progress:
-            found = diagnose(url, MODEL, progress=None if progress is None else lambda _, done, of: progress(done, of))
-        saved = None if target is None else salvage(url, target, MODEL)
+        if target is not None:
+            refuse_to_replace(target)  # before the work
+        with _progress("examining") as step:
+            found = diagnose(url, model, alone=True, saving=target is None, progress=step)
+        with _progress("saving") as step:
+            saved = None if target is None else salvage(url, target, model, progress=step)
     except Refused:
         raise
     except EngineError as error:
@@ -58,7 +66,18 @@ def command(target: Path | None, as_json: bool) -> int:
         _print(found)
         if saved is not None:
             _print_saved(saved)
+        elif found.savable:
+            click.echo()
+            _print_runs(found.savable, "can be saved")
+        elif not found.ok:
+            note("nothing can be saved: nothing that is left of the store is a commit")
     return 0 if found.ok else 1
+
+
+@contextmanager
+def _progress(label: str) -> Iterator[Callable[[str, int, int], None] | None]:
+    with progress_bar(label) as step:
+        yield None if step is None else lambda _, done, of: step(done, of)
 
 
 def _print(found: Diagnosis) -> None:
@@ -74,11 +93,6 @@ def _print(found: Diagnosis) -> None:
             problem = f"expected {fault.expected}, found {fault.found}"
             rows.append((verdict.run, fault.seq, fault.code, problem, fault.hint))
     print_table(("where", "position", "damage", "what", "hint"), rows, right=("position",))
-    if not found.savable:
-        note("no run can be saved: nothing that is left of the store is a commit")
-        return
-    click.echo()
-    _print_runs(found.savable, "can be saved")
 
 
 def _print_runs(runs: Sequence[Savable], title: str) -> None:
@@ -91,6 +105,9 @@ def _print_runs(runs: Sequence[Savable], title: str) -> None:
 
 
 def _print_saved(saved: Salvage) -> None:
+    if saved.store is None:
+        note("nothing can be saved, and no store was made: nothing that is left is a commit")
+        return
     click.echo()
     _print_runs(saved.runs, "saved")
     click.echo(f"saved in {printable(saved.store)}")
