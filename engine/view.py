@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 from engine.asking import asked
 from engine.audit import Audited
@@ -29,9 +29,9 @@ class StateView:
         self._at = restored
 
     @classmethod
-    def of(cls, run_id: str, state: ModelState) -> StateView:
+    def of(cls, run_id: str, state: ModelState) -> Self:
         """Return the view of a state that did not come from a store."""
-        return StateView(run_id, Restored(state, b"", RestoreReport(run_id, state.seq, "genesis", 0, (), 0.0)))
+        return cls(run_id, Restored(state, b"", RestoreReport(run_id, state.seq, "genesis", 0, (), 0.0)))
 
     @property
     def _restored(self) -> Restored:

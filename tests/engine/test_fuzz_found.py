@@ -192,6 +192,14 @@ def test_a_state_that_cannot_be_shown_is_damage_and_a_wrong_question_is_not(tmp_
         state.apply([[5, None, None, None, None, [created]]])
     with pytest.raises(CorruptJournal):
         asked("r", state, wrong)
+    state = MODEL.initial()
+    created = MODEL.catalog.by_name["context.created"].wire("c", 5, "root", 0, None)
+    state.apply([[5, None, None, None, None, [created]]])
+    with pytest.raises(KeyError):
+        asked("r", state, wrong)
+    state.part("contexts").contexts.rows["c"].next = 3  # it can be written, and not be shown
+    with pytest.raises(CorruptJournal):
+        asked("r", state, wrong)
 
 
 def test_a_head_before_all_positions_stops_the_read_model_with_a_fault(tmp_path: Path) -> None:
