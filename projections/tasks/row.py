@@ -15,7 +15,8 @@ from typing import Any, NamedTuple, NoReturn, Self
 
 from engine.core.codec import decode, encode, normalise
 from engine.core.errors import ImportRefused
-from projections.tasks.row_rules import PROCESS_FIELDS, ROW_FIELDS, Report, check_row
+from projections.tasks.row_rules import check_row
+from projections.tasks.violations import PROCESS_FIELDS, ROW_FIELDS, Report
 
 __all__ = ["ChildProcessState", "RowExtras", "TaskControlState", "TaskRows"]
 

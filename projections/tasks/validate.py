@@ -8,8 +8,9 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from projections.tasks.row import plain
-from projections.tasks.row_rules import Report, Violation, check_row, ids_in, is_id
+from projections.tasks.row_rules import check_row, ids_in, is_id
 from projections.tasks.transitions import DONE, LIVE
+from projections.tasks.violations import Report, Violation
 
 __all__ = ["Violation", "validate_table"]
 

@@ -16,7 +16,7 @@ from engine.core.errors import EngineError
 from engine.import_file import FORMATS
 from projections.graph import rules as graph_rules
 from projections.swarm import rules as swarm_rules
-from projections.tasks import row_rules
+from projections.tasks import violations as task_rules
 from tests.app.conftest import Cli
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -90,7 +90,7 @@ def test_every_rule_of_a_refusal_has_a_page() -> None:
     found = set().union(*(_texts(word.value) for call in _calls() for word in call.keywords if word.arg == "rule"))
     assert len(found) >= 15
     assert _of("context-rules") == found
-    assert _of("task-rules") == set(row_rules.RULE_TEXTS)
+    assert _of("task-rules") == set(task_rules.RULE_TEXTS)
     for family, rules in (("graph-rules", graph_rules), ("swarm-rules", swarm_rules)):
         assert _of(family) == set(rules.RULE_TEXTS)
         for code, text in rules.RULE_TEXTS.items():

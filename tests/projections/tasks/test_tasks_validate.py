@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from engine.core.errors import ImportRefused
 from projections.tasks import ChildProcessState, TaskControlState, TaskTable, Violation, validate_table
-from projections.tasks.row_rules import RULE_TEXTS
+from projections.tasks.violations import RULE_TEXTS
 from tests.projections.tasks.tasks_harness import family
 
 FIXTURES = Path(__file__).parents[3] / "fixtures"
@@ -133,17 +133,16 @@ def test_all_violations_come_at_once_with_row_field_value_and_rule() -> None:
     rows[2]["process"]["role"] = "boss"
     rows[2]["capability_ids"] = ["a", 2, "a"]
     rows[3] = [1, 2]
-    found = {(v.row, v.field, v.value, v.rule) for v in validate_table(rows)}
-    assert found == {
-        (0, "turns_used", True, "turns_used.form"),
+    assert [(v.row, v.field, v.value, v.rule) for v in validate_table(rows)] == [
         (0, "termination", "completed", "termination.exactly_done"),
-        (1, "parent_task_id", "ghost", "parent.known"),
+        (0, "turns_used", True, "turns_used.form"),
         (1, "tokens_used", 5, "tokens_used.form"),
-        (2, "process.role", "boss", "role.label"),
+        (1, "parent_task_id", "ghost", "parent.known"),
         (2, "capability_ids[1]", 2, "capability_ids.form"),
         (2, "capability_ids[2]", "a", "capability_ids.unique"),
-        (3, None, "[1, 2]", "row.shape"),
-    }
+        (2, "process.role", "boss", "role.label"),
+        (3, None, [1, 2], "row.shape"),
+    ]
     assert all(v.text == RULE_TEXTS[v.rule] for v in validate_table(rows))
 
 
@@ -209,13 +208,15 @@ def test_one_change_breaks_its_rule(task_id: str, change: dict[str, Any], rule: 
 
 
 def joined(**change: Any) -> list[dict[str, Any]]:
-    """A valid table with a finished child, its join result changed."""
+    """A valid table with a finished child, its join result changed; a field that is to be ... is left out."""
     run = family()
     run.tasks.finish("b", attempt=1, result={"final_message": "x"})
     rows = run.rows
     join = rows["b"]["process"]["join_result"]
     for field, value in change.items():
         (join if field == "agent_id" else join["result"])[field] = value
+        if value is ...:
+            del join["result"][field]
     return list(rows.values())
 
 
@@ -228,6 +229,7 @@ def joined(**change: Any) -> list[dict[str, Any]]:
         ({"termination": "won"}, "join_result.shape"),
         ({"turns_used": True}, "join_result.shape"),
         ({"total_tokens_used": "5"}, "join_result.shape"),
+        ({"final_message": ...}, "join_result.shape"),
         ({"extra": float("nan")}, "join_result.json"),
         ({"extra": float("inf")}, "join_result.json"),
         ({"extra": list(range(1025))}, "join_result.json"),
@@ -241,7 +243,7 @@ def test_a_join_result_agrees_with_its_row(change: dict[str, Any], rule: str) ->
     assert rules(validate_table(joined(**change))) == {rule}
 
 
-def test_further_keys_and_a_missing_message_in_a_result_are_allowed() -> None:
+def test_further_keys_and_a_message_that_is_null_are_allowed() -> None:
     """The result inside a join result is open: other keys are kept; the message may be null."""
     assert validate_table(joined(final_message=None, artifacts=["x"])) == []
 
@@ -323,6 +325,19 @@ def test_a_random_edit_of_a_valid_table_is_judged(data: st.DataObject) -> None:
             TaskTable.from_rows(rows)
     else:
         assert TaskTable.from_rows(rows).rows().to_json() == rows
+
+
+@pytest.mark.parametrize("value", [[], ["a", ["b"]], ("a",), {"k": [{"l": 1.5}]}, {"k": None}, [True, 10**10]])
+def test_a_value_that_is_small_json_is_named_as_it_is(value: Any) -> None:
+    """A list or an object that breaks a rule is the violation's value, as a copy; only what is large is shortened."""
+    rows = list(copy.deepcopy(family().rows).values())
+    rows[1]["lifecycle"] = value
+    violation = next(violation for violation in validate_table(rows) if violation.rule == "lifecycle.label")
+    assert violation.value == (list(value) if type(value) is tuple else value)
+    assert violation.value is not value
+    rows[1]["lifecycle"] = [value] * 100
+    shortened = next(violation.value for violation in validate_table(rows) if violation.rule == "lifecycle.label")
+    assert type(shortened) is str and len(shortened) < 1000
 
 
 class Hostile:
