@@ -12,10 +12,10 @@ from engine.core.believed import IMPOSSIBLE, believing
 from engine.core.catalog import Catalog, EventType, Wire
 from engine.core.decider import FINGERPRINT_BYTES, Model
 from engine.core.envelope import EVENTS, Commit, Group, genesis, seal_commit
-from engine.core.errors import Conflict, EngineError, ImportRefused, InvalidValue
+from engine.core.errors import Conflict, EngineError, ImportRefused, InvalidValue, NotFound
 from engine.core.fields import TIME_MS, check_id
 from engine.core.limits import NESTING_DEPTH_MAX
-from engine.store import Journal
+from engine.store import Journal, cut
 
 __all__ = ["FORMAT", "export_lines", "import_lines"]
 
@@ -41,25 +41,34 @@ _KEYS: Final = frozenset(
 _DEPTH_MAX: Final = NESTING_DEPTH_MAX + 16  # a field may put some levels round a user's value
 
 
-def export_lines(journal: Journal, model: Model, run_id: str) -> Iterator[str]:
-    """Yield one JSON line an event, without line ends. Raises NotFound, CorruptJournal, SchemaError.
+def export_lines(journal: Journal, model: Model, run_id: str, *, until: int | None = None) -> Iterator[str]:
+    """Yield one JSON line an event, without line ends, up to ``until`` (default: all): every prefix of a run is a run,
+    also one that ends in the midst of a commit. Raises NotFound, CorruptJournal, SchemaError.
 
     Every line stands alone: format, run, seq, type with version, envelope, data. ``group`` counts commands within the
     commit; the last line of
     a commit carries its ``link`` and the last line of the run ``"end": true``, so a shortened file is noticed.
     """
     head = journal.existing_head(run_id)
+    if until is not None and not 1 <= until <= head.position:
+        raise NotFound(
+            f"run {run_id!r} has no event {until} to end an export with; it ends at {head.position}",
+            hint=f"choose 1..{head.position}",
+            run=run_id,
+            position=until,
+        )
+    end = head.position if until is None else until
     forked = head.origin is not None  # exported whole: an archive holds no reference to another run
     chain = genesis(run_id)
-    for commit in journal.commits(run_id, until=head.position):
-        with believing(run_id, commit.first):
-            if forked:
-                _, chain = seal_commit(chain, commit.groups)
-            link = chain if forked else commit.link
+    for whole in journal.commits(run_id, until=end):
+        with believing(run_id, whole.first):
+            groups = cut(whole, end)
+            chain = seal_commit(chain, groups)[1] if forked or whole.last > end else whole.link
+            commit = Commit(whole.first, min(whole.last, end) - whole.first + 1, chain, groups)
             for line in _lines_of(model.catalog, run_id, commit):
                 if line["seq"] == commit.last:
-                    line["link"] = link.hex()
-                if line["seq"] == head.position:
+                    line["link"] = chain.hex()
+                if line["seq"] == end:
                     line["end"] = True
                 yield json.dumps(line, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 

@@ -183,9 +183,9 @@ class Store:
         see :func:`engine.divergence.divergence`."""
         return divergence(self.journal, run_id, self.model, other, until=until)
 
-    def export_lines(self, run_id: str) -> Iterator[str]:
-        """Yield a run as JSON Lines; see :mod:`engine.archive`."""
-        return export_lines(self.journal, self.model, run_id)
+    def export_lines(self, run_id: str, *, at: int | None = None) -> Iterator[str]:
+        """Yield a run, or what it was at position ``at``, as JSON Lines; see :mod:`engine.archive`."""
+        return export_lines(self.journal, self.model, run_id, until=at)
 
     def import_lines(self, lines: Iterable[str], *, run_id: str | None = None) -> tuple[str, int]:
         """Bring an exported run in; return (run id, position). See :mod:`engine.archive`."""

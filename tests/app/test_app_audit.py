@@ -17,10 +17,12 @@ from engine.app.cli import COMMANDS, refold
 from engine.app.commands.completion import SHELLS, VARIABLE
 from engine.core.json_patch import apply_patch
 from engine.documents import document
+from projections.model import MODEL
 from tests.app.conftest import Cli, flip
 from tests.app.test_app_examples import fill
 
 ROOT = Path(__file__).resolve().parents[2]
+TYPES = {event_type.name for event_type in MODEL.catalog.types}
 
 
 @pytest.fixture
@@ -294,6 +296,14 @@ def test_the_bash_script_is_bash(cli: Cli) -> None:
         ("refold history full --newest", {"--newest-first"}),
         ("refold explain broken_", {"broken_link", "broken_joint"}),
         ("refold completion z", {"zsh"}),
+        ("refold verify o", {"other"}),
+        ("refold restore ", {"full", "other"}),
+        ("refold checkpoint f", {"full"}),
+        ("refold export f", {"full"}),
+        ("refold import x --run o", {"other"}),
+        ("refold history full --type task.wait", {"task.wait_ended"}),
+        ("refold history full --type swa", {"swarm", *(n for n in TYPES if n.startswith("swarm."))}),
+        ("refold sql waiting", {"waiting_at", "waiting_tasks"}),
         ("refold import x --format task-", {"task-graph", "task-context"}),
     ],
 )

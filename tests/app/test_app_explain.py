@@ -69,7 +69,8 @@ def test_every_error_of_the_command_line_has_a_page() -> None:
 
 
 def test_every_fault_has_a_page() -> None:
-    """Every code that a ``Fault`` is made with; those that take an error's code have that error's page."""
+    """Every code that a ``Fault``, or a ``Finding`` of the doctor, is made with; those that take an error's code have
+    that error's page."""
     found: set[str] = set()
     for call in (
         *_calls('class Fault:\n    """One thing that is not as it was written'),
@@ -81,6 +82,12 @@ def test_every_fault_has_a_page() -> None:
             assert texts or ast.unparse(call.args[1]) == "error.code", ast.unparse(call)
             found |= texts
     assert len(found) >= 14
+    for call in _calls("class Finding:"):
+        if _name(call) == "Finding":
+            texts = _texts(call.args[0])
+            assert texts or ast.unparse(call.args[0]) == "error.code", ast.unparse(call)
+            found |= texts
+    assert {"damaged_file", "damaged_log"} <= found
     assert _of("findings") == found - _of("errors")
 
 

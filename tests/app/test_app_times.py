@@ -77,7 +77,7 @@ def test_a_place_is_a_position_a_time_or_now() -> None:
 
 
 def test_as_of_a_time_is_as_of_its_last_event(cli: Cli, nightly: Path) -> None:
-    """``--at-time`` is ``--at`` the last event recorded at or before it: on show, digest, why and fork."""
+    """``--at-time`` is ``--at`` the last event recorded at or before it: on every command that looks back."""
     begun = 1_700_000_000_000  # the store's clock: an event a second
     for at_ms, position in ((begun - 1, 0), (begun, 1), (begun + 999, 1), (begun + 1000, 2), (begun + 10**9, 13)):
         assert cli("digest", "nightly", "--at-time", at_ms, "--json").json["position"] == position
@@ -86,6 +86,13 @@ def test_as_of_a_time_is_as_of_its_last_event(cli: Cli, nightly: Path) -> None:
     at = ("--at-time", when(begun + 9_500))
     assert cli("why", "nightly", "root", *at, "--json").json == cli("why", "nightly", "root", "--at", 10, "--json").json
     assert cli("fork", "nightly", "then", *at, "--json").json["position"] == 10
+    restored = cli("restore", "nightly", *at, "--json").json
+    assert (restored["position"], restored["used"]) == (10, 6)
+    assert restored["digest"] == cli("digest", "nightly", "--at", 10, "--json").json["digest"]
+    assert cli("restore", "nightly", "--at", 10, "--from", "genesis", "--json").json["digest"] == restored["digest"]
+    assert cli("export", "nightly", "then.jsonl", *at, "--json").json["events"] == 10
+    assert cli("import", "then.jsonl", "--run", "again").code == 0
+    assert cli("digest", "again", "--json").json["digest"] == restored["digest"]
 
 
 def test_the_time_zone_of_the_machine_is_never_asked(cli: Cli, nightly: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -116,11 +123,11 @@ def test_where_the_clock_went_back_a_time_is_a_place_in_the_run(tmp_path: Path, 
     assert {at: cli("digest", "r", "--at-time", at, "--json").json["position"] for at in expected} == expected
 
 
-@pytest.mark.parametrize("command", [("show",), ("digest",), ("why",), ("fork",), ("diff",)])
+@pytest.mark.parametrize("command", [("show",), ("digest",), ("why",), ("fork",), ("diff",), ("restore",), ("export",)])
 @pytest.mark.parametrize("time", ["noon", "-5", "12:00", "9" * 40])
 def test_a_bad_time_is_wrong_usage(cli: Cli, nightly: Path, command: tuple[str, ...], time: str) -> None:
     """Exit code 2 with the forms that are taken; with --at beside it, both are refused."""
-    more = {"why": ("root",), "fork": ("new",)}.get(command[0], ())
+    more = {"why": ("root",), "fork": ("new",), "export": ("new.jsonl",)}.get(command[0], ())
     answer = cli(*command, "nightly", *more, f"--at-time={time}", "--json")
     assert (answer.code, answer.error["code"]) == (2, "wrong_usage") and answer.out == ""
     both = cli(*command, "nightly", *more, "--at", 3, "--at-time", 5, "--json")

@@ -15,7 +15,7 @@ from engine.archive import commits_of, from_json, to_json
 from engine.core.catalog import EventType, Upcast, Wire
 from engine.core.decider import Model
 from engine.core.envelope import genesis, group_of, seal_commit
-from engine.core.errors import Conflict, CorruptJournal, ImportRefused, InvalidValue
+from engine.core.errors import Conflict, CorruptJournal, ImportRefused, InvalidValue, NotFound
 from engine.core.fields import BYTES, FLOAT, ID, JSON, Field, list_of, optional
 from engine.open_store import Store
 from tests.engine.kit import fill, raw, stored_rows, toy_store
@@ -166,6 +166,27 @@ def test_a_run_that_went_another_way_is_never_written_to(file_store: Store, othe
         other.import_lines(exported(file_store))
     assert other.run("r").state_bytes() == before
     assert other.verify("r").ok
+
+
+@pytest.mark.parametrize("fork", [False, True])
+def test_the_run_as_it_was_is_exported_as_a_run(file_store: Store, fork: bool) -> None:
+    """At every position, in the midst of commits too: what is imported has that state, verifies, and is as long."""
+    fill(file_store.run("r"))
+    if fork:
+        file_store.fork("r", "f", at=4).submit(Open(account="mine"))
+    name = "f" if fork else "r"
+    end = file_store.run(name).position
+    for at in range(1, end + 1):
+        lines = list(file_store.export_lines(name, at=at))
+        with toy_store("memory:") as other:
+            assert other.import_lines(lines) == (name, at)
+            assert other.view(name).digest() == file_store.view(name, at=at).digest()
+            assert other.verify(name).ok
+            assert list(other.export_lines(name)) == lines
+    assert lines == list(file_store.export_lines(name))
+    for at in (-1, 0, end + 1):
+        with pytest.raises(NotFound):
+            next(file_store.export_lines(name, at=at))
 
 
 def test_the_export_of_a_damaged_run_stops_there(file_store: Store, tmp_path: Path) -> None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import click
 
 from engine.app.output import print_json, print_table, printable
-from engine.app.shell import command_options, note, opened_store
+from engine.app.shell import command_options, note, opened_store, run_argument
 
 
 @click.command("checkpoint")
-@click.argument("run")
+@run_argument
 @click.option("--full", is_flag=True, help="Write the whole state, not only what changed since the last one.")
 @click.option("--list", "listing", is_flag=True, help="Write nothing; list the checkpoints there are.")
 @click.option("--prune", "pruning", is_flag=True, help="Remove those that do not verify, and those that rest on them.")

@@ -6,7 +6,7 @@ from typing import IO, TYPE_CHECKING, NamedTuple
 
 import click
 
-from engine.app.output import print_json, printable
+from engine.app.output import print_json, printable, progress_bar
 from engine.app.shell import command_options, known_runs, opened_store
 from engine.app.times import Where, moment_options, parse_where, position_in
 
@@ -135,5 +135,6 @@ def _side(text: str) -> Side:
 
 def _view(store: Store, side: Side) -> tuple[str, RunView]:
     """Return what to call a side, and its state."""
-    view = store.view(side.run, at=position_in(store, side.run, *side.where))
+    with progress_bar(f"folding {side.run}") as progress:
+        view = store.view(side.run, at=position_in(store, side.run, *side.where), progress=progress)
     return f"{side.run}@{view.position}", view

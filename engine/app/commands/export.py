@@ -4,41 +4,52 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Final
 
 import click
 
-from engine.app.output import print_json, printable
-from engine.app.shell import WRONG_USAGE, Failed, command_options, opened_store
+from engine.app.output import print_json, printable, progress_bar
+from engine.app.shell import WRONG_USAGE, Failed, command_options, opened_store, run_argument
+from engine.app.times import moment_options, position_in
 from engine.files import put_in_place
+
+PROGRESS_EVERY: Final = 1_000
 
 
 @click.command("export")
-@click.argument("run")
+@run_argument
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False, allow_dash=True))
 @click.option("--force", is_flag=True, help="Replace the file even when it is not an export.")
+@moment_options
 @command_options
-def command(run: str, file: Path, force: bool, as_json: bool) -> None:
+def command(run: str, file: Path, force: bool, at: int | None, at_time: int | None, as_json: bool) -> None:
     """Write a run as JSON Lines: one event a line, each with its envelope, each commit with its link.
+
+    With --at or --at-time the run as it was then: its events up to there, which are a run of their own.
 
     The file is complete or not there: it is written beside its place and moved there at the end. An earlier export is
     replaced, any other file only with --force. FILE may be - for standard output. 'refold import' brings the file back
     to a byte-identical run.
 
     \b
-    Example:
+    Examples:
       refold export nightly nightly.jsonl
+      refold export nightly morning.jsonl --at-time 2026-05-01T12:00
     """
     with opened_store() as store:
-        lines = store.export_lines(run)
+        until = position_in(store, run, at, at_time)
+        lines = store.export_lines(run, at=until)
         if str(file) == "-":
             for line in lines:
                 click.echo(line)
             return
         if not force:
             _refuse_to_replace(file)
-        count = _write(file, lines)
+        end = store.journal.existing_head(run).position if until is None else until
+        with progress_bar(f"exporting {run}") as progress:
+            count = _write(file, lines, progress, end)
     if as_json:
         print_json({"run": run, "file": str(file), "events": count, "position": count})
     else:
@@ -60,7 +71,7 @@ def _refuse_to_replace(file: Path) -> None:
         raise Failed(shape, WRONG_USAGE)
 
 
-def _write(file: Path, lines: Iterator[str]) -> int:
+def _write(file: Path, lines: Iterator[str], progress: Callable[[int, int], None] | None, end: int) -> int:
     """Write the lines durably, then move them into place; return how many there were."""
     target = Path(os.path.realpath(file))  # a link stays a link: what it names is replaced
     descriptor, name = tempfile.mkstemp(prefix=f".{target.name[:100]}.", dir=target.parent)
@@ -70,6 +81,8 @@ def _write(file: Path, lines: Iterator[str]) -> int:
             for line in lines:
                 out.write(line + "\n")
                 count += 1
+                if progress is not None and count % PROGRESS_EVERY == 0:
+                    progress(count, end)
             out.flush()
             os.fsync(out.fileno())
         umask = os.umask(0)

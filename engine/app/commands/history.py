@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from engine.app.output import JsonList, print_events
-from engine.app.shell import POSITION, command_options, note, opened_store, run_argument
+from engine.app.shell import POSITION, Failed, command_options, note, opened_store, run_argument
 from engine.app.times import Time
 
 if TYPE_CHECKING:
@@ -29,6 +29,17 @@ def _cause(ctx: click.Context, param: click.Parameter, value: str | None) -> int
     return int(value) if len(value) < 19 else value
 
 
+def _types(_: click.Context, __: click.Parameter, incomplete: str) -> list[str]:
+    from engine.app.model import named_model
+
+    try:
+        names = [event_type.name for event_type in named_model().catalog.types]
+    except Failed:
+        return []
+    known = (*dict.fromkeys(name.partition(".")[0] for name in names), *names)
+    return [name for name in known if name.startswith(incomplete)]
+
+
 @click.command("history")
 @run_argument
 @click.option("--task", metavar="ID", help="Only events that name this task, in any role.")
@@ -41,6 +52,7 @@ def _cause(ctx: click.Context, param: click.Parameter, value: str | None) -> int
     "types",
     multiple=True,
     metavar="NAME",
+    shell_complete=_types,
     help="Only this type, e.g. task.finished, or all of task. Repeatable.",
 )
 @click.option("--actor", metavar="ID", help="Only events of this actor.")

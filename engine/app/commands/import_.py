@@ -9,12 +9,18 @@ from typing import IO, Any
 import click
 
 from engine.app.output import print_json, printable, progress_bar
-from engine.app.shell import command_options, note, opened_store
+from engine.app.shell import command_options, known_runs, note, opened_store
 
 
 @click.command("import")
 @click.argument("file", type=click.File("rb"))
-@click.option("--run", "run_id", metavar="ID", help="The run's id here. Default: the one that the file names.")
+@click.option(
+    "--run",
+    "run_id",
+    metavar="ID",
+    shell_complete=known_runs,
+    help="The run's id here. Default: the one that the file names.",
+)
 @click.option(
     "--format",
     "form",

@@ -7,7 +7,8 @@ from typing import Any
 import click
 
 from engine.app.output import print_json, printable, progress_bar
-from engine.app.shell import command_options, opened_store
+from engine.app.shell import command_options, opened_store, run_argument
+from engine.app.times import moment_options, position_in
 
 
 def _start_at(ctx: click.Context, param: click.Parameter, value: str | None) -> str | int:
@@ -20,7 +21,7 @@ def _start_at(ctx: click.Context, param: click.Parameter, value: str | None) -> 
 
 
 @click.command("restore")
-@click.argument("run")
+@run_argument
 @click.option(
     "--from",
     "start",
@@ -28,9 +29,11 @@ def _start_at(ctx: click.Context, param: click.Parameter, value: str | None) -> 
     callback=_start_at,
     help="Start at nothing, or at the checkpoint at N, instead of at the newest good checkpoint.",
 )
+@moment_options
 @command_options
-def command(run: str, start: Any, as_json: bool) -> None:
-    """Restore a run and report how: which checkpoint was used, how many events were folded after it.
+def command(run: str, start: Any, at: int | None, at_time: int | None, as_json: bool) -> None:
+    """Restore a run, or what it was at a position or a time, and report how: which checkpoint was used, how many events
+    were folded after it.
 
     A checkpoint that does not verify is not used and is listed as rejected, with the reason; an older one serves, or
     the whole journal. The digest is the same whatever was used: that is what checkpoints may never change.
@@ -39,9 +42,10 @@ def command(run: str, start: Any, as_json: bool) -> None:
     Examples:
       refold restore nightly
       refold restore nightly --from genesis
+      refold restore nightly --at 42
     """
     with opened_store() as store, progress_bar(f"folding {run}") as progress:
-        view = store.view(run, start=start, progress=progress)
+        view = store.view(run, at=position_in(store, run, at, at_time), start=start, progress=progress)
         digest = view.digest()
     report = view.report.to_json()
     seconds = report.pop("seconds")

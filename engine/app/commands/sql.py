@@ -26,8 +26,14 @@ def _parameters(ctx: click.Context, param: click.Parameter, given: Sequence[str]
     return found
 
 
+def _names(_: click.Context, __: click.Parameter, incomplete: str) -> list[str]:
+    from engine.readmodel.page import described
+
+    return [shape["name"] for shape in described() if shape["name"].startswith(incomplete)]
+
+
 @click.command("sql")
-@click.argument("query", required=False)
+@click.argument("query", required=False, shell_complete=_names)
 @click.option(
     "--param", "parameters", multiple=True, callback=_parameters, metavar="NAME=VALUE",
     help="What :NAME stands for in the query. Repeatable.",

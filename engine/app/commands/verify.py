@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from engine.app.output import print_json, print_table, printable, progress_bar
-from engine.app.shell import command_options, note, opened_store
+from engine.app.shell import command_options, known_runs, note, opened_store
 
 if TYPE_CHECKING:
     from engine.open_store import Store
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 @click.command("verify")
-@click.argument("run", required=False)
+@click.argument("run", required=False, shell_complete=known_runs)
 @click.option("--all", "every", is_flag=True, help="Verify every run of the store.")
 @command_options
 def command(run: str | None, every: bool, as_json: bool) -> int:
