@@ -169,6 +169,8 @@ def _head(row: Sequence[Any]) -> Head:
     origin = None
     if (origin_run, origin_position, origin_link) != (None, None, None):
         origin = Origin(_name(origin_run), _position(origin_position, -1), _link(origin_link))
+        if (type(origin_run), type(origin_position), type(origin_link)) != (str, int, bytes):
+            link = None
     if hidden not in (0, HIDDEN):
         link = None
     return Head(_name(run_id), _position(position, 0), _link(link), origin, hidden == HIDDEN)
