@@ -9,12 +9,12 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from engine.core.errors import InvalidValue, LimitExceeded, Refused
-from engine.core.fields import TEXT, U32, U64, Checked, list_of, one_of, optional
+from engine.core.fields import TEXT, U32, U64, Checked, one_of, optional
 from engine.core.limits import PLAN_ITEMS_DEFAULT, U32_MAX
 from projections.contexts.transitions import ITEM_MARKS, ITEM_STATUSES, SETTLED
-from projections.contexts.values import JsonObject, ObjectReader, array_of, copy_json, trimmed
+from projections.contexts.values import REQUIRED, JsonObject, ObjectReader, array_of, copy_json, trimmed
 
-__all__ = ["BINDING", "PLAN", "PLAN_ITEM", "PLAN_JSON", "Binding", "Plan", "PlanItem", "read_binding", "read_plan"]
+__all__ = ["BINDING", "PLAN", "PLAN_ITEM", "Binding", "Plan", "PlanItem", "read_binding", "read_plan"]
 
 STATUS: Final = one_of("status", ITEM_STATUSES)
 _REFERENCES: Final = {"run": "id", "subagent": "handle", "task": "id"}
@@ -248,26 +248,26 @@ def _read_item(value: Any) -> PlanItem:
     )
 
 
-_ITEMS: Final = list_of(Checked("plan item", _read_item))
-
-
-def read_plan(value: Any) -> Plan:
+def read_plan(value: Any, faults: list[InvalidValue] | None = None) -> Plan:
     """Return the plan of a JSON object, unknown keys kept. Raises InvalidValue with the path, also for an id given
-    twice."""
-    reader = ObjectReader(value, "a plan")
-    items = tuple(reader.take("items", _ITEMS))
+    twice; with ``faults``, adds what is wrong to them and keeps the rest."""
+    reader = ObjectReader(value, "a plan", faults)
     seen: set[int] = set()
-    for index, item in enumerate(items):
+
+    def read(entry: Any) -> PlanItem:
+        item = _read_item(entry)
         if item.id in seen:
-            raise InvalidValue(f"items[{index}].id", f"{item.id} is taken by an item before it")
+            raise InvalidValue("id", f"{item.id} is taken by an item before it")
         seen.add(item.id)
+        return item
+
     return Plan(
-        reader.take("goal", TEXT),
-        items,
-        reader.take("next_id", U32, 0),
-        reader.take("created", U64, 0),
-        reader.take("updated", U64, 0),
-        reader.extra(),
+        items=reader.entries("items", read, REQUIRED),
+        goal=reader.take("goal", TEXT),
+        next_id=reader.take("next_id", U32, 0),
+        created=reader.take("created", U64, 0),
+        updated=reader.take("updated", U64, 0),
+        extra=reader.extra(),
     )
 
 
@@ -276,4 +276,3 @@ PLAN_ITEM: Final = array_of(
     "plan item [id, title, detail, status, note, binding or null, updated, ...]", PlanItem.load, _read_item
 )
 PLAN: Final = array_of("plan [goal, items, next_id, created, updated, ...]", Plan.load, read_plan)
-PLAN_JSON: Final = Checked("plan", read_plan)

@@ -9,17 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 from engine.core.errors import InvalidValue
 from engine.core.fields import ID, JSON, TEXT, U64, Checked, FieldType, one_of, optional
 from projections.contexts.context_state import KINDS, ContextState
 from projections.contexts.message import read_message
-from projections.contexts.plan import PLAN_JSON
-from projections.contexts.summary import SUMMARY_JSON, Summary, read_skill
+from projections.contexts.plan import Plan, read_plan
+from projections.contexts.summary import Summary, read_skill, read_summary
 from projections.contexts.values import JsonObject, ObjectReader, Violation, copy_json
 
 __all__ = ["RecordRead", "from_record", "record_parts", "to_record"]
+
+P = TypeVar("P")
 
 _KIND: Final = one_of("kind", KINDS)
 
@@ -40,7 +42,8 @@ def to_record(state: ContextState) -> JsonObject:
 def from_record(value: Any, *, model_window: int = 0) -> RecordRead:
     """Return the context that a record's JSON describes, and every violation with its path.
 
-    A malformed message is left out and named by its index; a malformed field takes its default; the rest is kept.
+    A malformed message is left out and named by its index, and so is a malformed item of the plan, skill or entry of
+    the summary; any other malformed field takes its default; the rest is kept. A plan without a goal is none.
     ``model_window`` stands in when the record has none. A value that is no object gives no context.
     """
     found: list[Violation] = []
@@ -52,10 +55,10 @@ def from_record(value: Any, *, model_window: int = 0) -> RecordRead:
     state = ContextState(
         kind=record.field("kind", _KIND, "root"),
         version=record.field("version", U64, 0),
-        summary=record.field("summary", SUMMARY_JSON, Summary()),
+        summary=record.part("summary", read_summary) or Summary(),
         messages=tuple(record.entries("messages", read_message, indexed=True)),
         skills=tuple(record.entries("skills", read_skill)),
-        plan=record.field("plan", optional(PLAN_JSON), None),
+        plan=_with_goal(record.part("plan", read_plan, null=True)),
         preflight=record.field("preflight", JSON, None),
         model_window=record.field("model_window", U64, 0) or model_window,
         principal=record.field("principal", optional(TEXT), None),
@@ -66,6 +69,11 @@ def from_record(value: Any, *, model_window: int = 0) -> RecordRead:
         extra=record.extra(),
     )
     return RecordRead(replace(state, est_tokens=state.recount()), tuple(found))
+
+
+def _with_goal(plan: Plan | None) -> Plan | None:
+    """Return the plan, or None when its goal was malformed."""
+    return None if plan is None or plan.goal is None else plan
 
 
 def record_parts(state: ContextState) -> list[Any]:
@@ -103,6 +111,20 @@ class _Record:
             self._found.append(Violation(error.path, error.problem))
             return default
 
+    def part(self, key: str, read: Callable[[Any, list[InvalidValue]], P], *, null: bool = False) -> P | None:
+        """Return what can be read of an object that a key holds, every fault in it noted; None without any."""
+        value = self._reader.take(key, _ANYTHING, None if null else {})
+        if value is None and null:
+            return None
+        faults: list[InvalidValue] = []
+        try:
+            return read(value, faults)
+        except InvalidValue as error:
+            faults.append(error)
+            return None
+        finally:
+            self._found += [Violation(at.path, at.problem) for at in (fault.at(key) for fault in faults)]
+
     def entries(self, key: str, read: Callable[[Any], Any], *, indexed: bool = False) -> list[Any]:
         kept: list[Any] = []
         for index, entry in enumerate(self.field(key, _LIST, [])):
@@ -128,3 +150,4 @@ def _list(value: Any) -> list[Any]:
 
 
 _LIST: Final = Checked("list", _list)
+_ANYTHING: Final = Checked("value", lambda value: value)

@@ -8,11 +8,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from engine.core.fields import TEXT, U64, Checked, list_of, optional
+from engine.core.errors import InvalidValue
+from engine.core.fields import TEXT, U64, optional
 from engine.core.limits import SUMMARY_ENTRIES_MAX
 from projections.contexts.values import JsonObject, ObjectReader, array_of, copy_json, trimmed
 
-__all__ = ["SKILL", "SUMMARY", "SUMMARY_JSON", "SkillRef", "Summary", "read_skill", "read_summary"]
+__all__ = ["SKILL", "SUMMARY", "SkillRef", "Summary", "read_skill", "read_summary"]
 
 _HEADER: Final = "Summary of earlier conversation:"
 
@@ -91,17 +92,15 @@ def _merged(entries: tuple[str, ...], newer: tuple[str, ...]) -> tuple[str, ...]
     return (*entries, *unseen)[-SUMMARY_ENTRIES_MAX:]
 
 
-_ENTRIES: Final = list_of(TEXT)
-
-
-def read_summary(value: Any) -> Summary:
-    """Return the summary of a JSON object, unknown keys kept. Raises InvalidValue with the path."""
-    reader = ObjectReader(value, "a summary")
+def read_summary(value: Any, faults: list[InvalidValue] | None = None) -> Summary:
+    """Return the summary of a JSON object, unknown keys kept. Raises InvalidValue with the path; with ``faults``, adds
+    what is wrong to them and keeps the rest."""
+    reader = ObjectReader(value, "a summary", faults)
     return Summary(
-        goals=tuple(reader.take("goals", _ENTRIES, ())),
-        decisions=tuple(reader.take("decisions", _ENTRIES, ())),
-        open=tuple(reader.take("open", _ENTRIES, ())),
-        facts=tuple(reader.take("facts", _ENTRIES, ())),
+        goals=reader.entries("goals", TEXT.check),
+        decisions=reader.entries("decisions", TEXT.check),
+        open=reader.entries("open", TEXT.check),
+        facts=reader.entries("facts", TEXT.check),
         narrative=reader.take("narrative", optional(TEXT), None),
         covers_messages=reader.take("covers_messages", U64, 0),
         updated=reader.take("updated", U64, 0),
@@ -114,7 +113,6 @@ SUMMARY: Final = array_of(
     Summary.load,
     read_summary,
 )
-SUMMARY_JSON: Final = Checked("summary", read_summary)
 
 
 @dataclass(frozen=True, slots=True)

@@ -79,27 +79,47 @@ def array_of(label: str, load: Callable[[list[Any]], Any], read: Callable[[Any],
 
 
 class ObjectReader:
-    """One JSON object being read. ``take`` returns the value of a key, checked; ``extra`` what no one took."""
+    """One JSON object being read. ``take`` returns the value of a key, checked; ``extra`` what no one took.
 
-    __slots__ = ("_left", "_what")
+    What is wrong is raised; or, with a list of ``faults``, added to it, and read as if it were not there.
+    """
 
-    def __init__(self, value: Any, what: str) -> None:
+    __slots__ = ("_faults", "_left", "_what")
+
+    def __init__(self, value: Any, what: str, faults: list[InvalidValue] | None = None) -> None:
         if type(value) is not dict:
             raise InvalidValue("", f"expected {what} (an object), found {type(value).__name__}")
         self._left = dict(value)
         self._what = what
+        self._faults = faults
+
+    def fault(self, error: InvalidValue) -> None:
+        """Raise what is wrong, or note it."""
+        if self._faults is None:
+            raise error from None
+        self._faults.append(error)
 
     def take(self, key: str, kind: FieldType, default: Any = REQUIRED) -> Any:
-        """Return the checked value of ``key``, or the default when the key is absent. Raises InvalidValue naming the
-        key."""
-        if key not in self._left:
-            if default is REQUIRED:
-                raise InvalidValue(key, f"missing in {self._what}")
-            return default
-        try:
-            return kind.check(self._left.pop(key))
-        except InvalidValue as error:
-            raise error.at(key) from None
+        """Return the checked value of ``key``, or the default when the key is absent: None for one that must be there.
+        A fault names the key."""
+        if key in self._left:
+            try:
+                return kind.check(self._left.pop(key))
+            except InvalidValue as error:
+                self.fault(error.at(key))
+        elif default is REQUIRED:
+            self.fault(InvalidValue(key, f"missing in {self._what}"))
+        return None if default is REQUIRED else default
+
+    def entries(self, key: str, read: Callable[[Any], Any], default: Any = ()) -> tuple[Any, ...]:
+        """Return what ``read`` makes of the list's entries, without those that it refuses; a fault names each."""
+        kept = []
+        for index, entry in enumerate(self.take(key, _LIST, default) or ()):
+            try:
+                kept.append(read(entry))
+            except InvalidValue as error:
+                self.fault(error.at(f"{key}[{index}]"))
+        return tuple(kept)
 
     def drop(self, key: str) -> None:
         """Leave a key out, whatever it holds."""
@@ -107,4 +127,17 @@ class ObjectReader:
 
     def extra(self) -> JsonObject | None:
         """Return the keys that were not taken, in canonical form, or None when there is none."""
-        return normalise(self._left) if self._left else None
+        try:
+            return normalise(self._left) if self._left else None
+        except InvalidValue as error:
+            self.fault(error)
+            return None
+
+
+def _list(value: Any) -> list[Any]:
+    if type(value) is not list:
+        raise InvalidValue("", f"expected a list, found {type(value).__name__}")
+    return value
+
+
+_LIST: Final = Checked("list", _list)

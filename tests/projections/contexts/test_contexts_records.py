@@ -162,6 +162,35 @@ def test_every_malformed_part_is_named_at_once() -> None:
     ]
 
 
+def test_a_malformed_entry_costs_no_more_than_itself() -> None:
+    """One bad entry of a summary, or one bad item of a plan, does not lose the others, nor hide what else is wrong."""
+    items = [
+        {"id": 1, "title": "a", "status": "done"},
+        {"id": 2, "title": "b", "status": "odd"},
+        {"id": 1, "title": "c"},
+        {"id": 4},
+        {"id": 5, "title": "e", "bound": {"task": {"id": "t"}}},
+    ]
+    summary = {
+        "goals": ["ship", 5, "test"],
+        "facts": "none",
+        "narrative": 1,
+        "covers_messages": 9,
+        "mood": float("inf"),
+    }
+    state, violations = from_record({"summary": summary, "plan": {"goal": "g", "items": items, "next_id": -1}})
+    assert state is not None and state.plan is not None
+    assert (state.summary.goals, state.summary.facts, state.summary.narrative) == (("ship", "test"), (), None)
+    assert (state.summary.covers_messages, [item.id for item in state.plan.items]) == (9, [1, 5])
+    assert [violation.path for violation in violations] == [
+        "summary.goals[1]", "summary.facts", "summary.narrative", "summary.mood",
+        "plan.items[1].status", "plan.items[2].id", "plan.items[3].title", "plan.next_id",
+    ]  # fmt: skip
+    state, violations = from_record({"plan": {"goal": None, "items": [{"id": 1, "title": "a"}, 5]}})
+    assert state is not None and state.plan is None
+    assert [violation.path for violation in violations] == ["plan.items[1]", "plan.goal"]
+
+
 @pytest.mark.parametrize("value", ["x", None, 5, ["a"], True])
 def test_what_is_no_record_gives_no_context(value: Any) -> None:
     """A value that is no object is refused even when the rest may be kept: there is no rest."""
