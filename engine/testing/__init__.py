@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         violations_of,
     )
     from engine.testing.machine import RestoreMachine, restore_machine
+    from engine.testing.proposals import PROPOSERS, propose
     from engine.testing.replay import Replayed, assert_replay_identical, cut_everywhere
     from engine.testing.runs import journals, states
     from engine.testing.strategies import (
@@ -54,6 +55,7 @@ _HOME = {
         "violations_of",
     ),
     "engine.testing.machine": ("RestoreMachine", "restore_machine"),
+    "engine.testing.proposals": ("PROPOSERS", "propose"),
     "engine.testing.replay": ("Replayed", "assert_replay_identical", "cut_everywhere"),
     "engine.testing.runs": ("journals", "states"),
     "engine.testing.strategies": (
@@ -72,6 +74,7 @@ _MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
 
 __all__ = [
     "POINTS",
+    "PROPOSERS",
     "AppendCall",
     "CrashableStore",
     "LogEntry",
@@ -96,6 +99,7 @@ __all__ = [
     "journals",
     "json_values",
     "log_of",
+    "propose",
     "register_field_type",
     "register_parameter",
     "restore_machine",

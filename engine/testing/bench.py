@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -15,10 +16,11 @@ from hypothesis.strategies import SearchStrategy, nothing
 from engine.core.decider import Model
 from engine.core.envelope import Group, seal_commit
 from engine.run import Clock
-from engine.store import Backend, connect
+from engine.store import Backend, capture, connect
 from engine.testing.crashable import CrashableStore
 from engine.testing.failure import Home, home_of
 from engine.testing.memory import Memory, ProcessMemory
+from engine.testing.proposals import Propose, proposer_of
 from engine.testing.strategies import commands, facts
 
 __all__ = ["Bench", "Disk", "Process"]
@@ -54,6 +56,32 @@ class Disk(CrashableStore):
         count = sum(len(group[-1]) for group in groups)
         self.beside(self.model).journal.append(run_id, first, count, stored, after)
 
+    def delete_checkpoint(self, run_id: str, position: int) -> None:
+        """Delete one checkpoint and leave those that rest on it."""
+        recorder = self.backend.inner.checkpoints
+        newer = [(at, recorder.read(run_id, at)) for at in recorder.positions(run_id) if at > position]
+        recorder.delete(run_id, gte=position)
+        for at, found in newer:
+            assert found is not None
+            recorder.put(run_id, at, *found, (at,))
+
+    def put_aged(self, run_id: str, position: int, *, on_base: bool) -> None:
+        """Put a checkpoint of no records at a position, under another fingerprint of the schemas: what another version
+        of the program may have left there. With ``on_base`` it continues an older one, where there is one."""
+        store = self.beside(self.model)
+        older = copy(self.model)
+        object.__setattr__(older, "fingerprint", bytes(byte ^ 0xFF for byte in older.fingerprint))
+        state = older.initial()
+        state.seq = position
+        link = store.journal.link_at(run_id, position)
+        if link is None:  # a fork with nothing of its own yet
+            link = bytes.fromhex(store.run(run_id, start="genesis").link())
+        base = None
+        if on_base and (below := store.checkpoints.positions(run_id, until=position - 1)):
+            base_link = store.journal.link_at(run_id, below[0])
+            base = None if base_link is None else (below[0], base_link)
+        store.checkpoints.put(run_id, position, capture(state, run_id, link, base))
+
     def close(self) -> None:
         super().close()
         if self._folder is not None:
@@ -81,9 +109,12 @@ class Bench:
         self._memory = Memory(self.model if kind.memory else Model(()))
         self.facts: SearchStrategy[Any] = kind.facts if kind.facts is not None else facts(self.model)
         self.old_facts = facts(self.model, old=True) if self.model.catalog.upcasts else None
+        self.propose: Propose | None = kind.propose
         self.commands: SearchStrategy[Any] = nothing()
         if kind.propose is None:
             self.commands = kind.commands if kind.commands is not None else commands(self.model)
+            if kind.commands is None:
+                self.propose = proposer_of(self.model)
 
     @classmethod
     def of(cls, kind: type[Any]) -> Bench:

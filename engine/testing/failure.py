@@ -8,13 +8,15 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
+import traceback
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final
 
 from engine.core.decider import Model
+from engine.core.errors import EngineError
 
-__all__ = ["FOLDER_VARIABLE", "Home", "ReplayDiffers", "home_of", "how_to_open", "keep_journal"]
+__all__ = ["FOLDER_VARIABLE", "Home", "ReplayDiffers", "home_of", "how_to_open", "keep_journal", "raised_within"]
 
 FOLDER_VARIABLE: Final = "REFOLD_FAILURES"
 """The environment variable that names the folder of kept journals; without it, one in the system's temporary folder."""
@@ -81,3 +83,30 @@ def how_to_open(path: Path, home: Home | None, model: Model) -> str:
         return f"journal: {path}; open it: refold import {path}"
     where = "module:NAME of your model" if home is None else f"{home[0]}:{home[2]}"
     return f"journal: {path}; open it: REFOLD_MODEL={where} refold import {path}"
+
+
+def raised_within(model: Model, error: Exception) -> ReplayDiffers | None:
+    """Return what an error of a projection's own function comes to: the function and the event it was at. None when the
+    error came from elsewhere, or is one of refold's: those are answers."""
+    if isinstance(error, (EngineError, ReplayDiffers)):
+        return None
+    folds = {_code(fold) for projection in model.projections for fold in projection.evolve.values()}
+    decides = {_code(function) for p in model.projections for function in (p.decide, p.admit)}
+    raised = f"raised {type(error).__name__}: {error}"
+    for frame, _ in traceback.walk_tb(error.__traceback__):
+        code = frame.f_code
+        given: list[Any] = [frame.f_locals.get(name) for name in code.co_varnames[: code.co_argcount]]
+        if code in decides:
+            return ReplayDiffers(f"{code.co_name} {raised}; it was given {given[-2]!r}")
+        if code in folds:
+            *_, wire, seq = given
+            event_type = model.catalog.type_of(wire)
+            return ReplayDiffers(
+                f"evolve of event {seq} ({event_type.label}) {raised}; evolve never refuses: what must not happen, "
+                f"decide refuses. The event: {event_type.data(wire)}"
+            )
+    return None
+
+
+def _code(function: Any) -> Any:
+    return getattr(getattr(function, "__func__", function), "__code__", None)

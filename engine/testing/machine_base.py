@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import wraps
-from random import Random
 from typing import Any, ClassVar, Final, TypeVar, cast
 
 from hypothesis import strategies as st
@@ -19,15 +18,22 @@ from engine.core.errors import NotFound
 from engine.runs import LiveRun
 from engine.testing.bench import Bench, Process
 from engine.testing.checks import check_answers, check_elsewhere
-from engine.testing.failure import ReplayDiffers, how_to_open, keep_journal
+from engine.testing.failure import ReplayDiffers, how_to_open, keep_journal, raised_within
 from engine.testing.purity import WatchedFold
+from engine.testing.seeded import TestCases
 from engine.testing.twin import Answer, Asked, Twin, answer_of
 
-__all__ = ["Base", "kept"]
+__all__ = ["Base", "a_command", "few_commands", "first_commands", "kept", "some_commands"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 RUN_ID: Final = "run"
+
+a_command: Any = st.runner().flatmap(lambda machine: machine.command_strategy())
+some_commands: Any = st.runner().flatmap(lambda machine: st.lists(machine.command_strategy(), min_size=1, max_size=6))
+few_commands: Any = st.runner().flatmap(lambda machine: st.lists(machine.command_strategy(), max_size=2))
+first_commands: Any = st.runner().flatmap(lambda machine: st.lists(machine.command_strategy(), max_size=4))
+"""Commands as rules take them, drawn by the machine that runs."""
 
 
 def kept(function: F) -> F:
@@ -43,7 +49,10 @@ def kept(function: F) -> F:
         except HypothesisException:
             raise
         except Exception as error:
-            self.keep_journal(error)
+            at_fault = raised_within(self.bench.model, error)
+            self.keep_journal(at_fault or error)
+            if at_fault is not None:
+                raise at_fault from error
             raise
 
     return cast(F, watched)
@@ -51,6 +60,9 @@ def kept(function: F) -> F:
 
 class Base(RuleBasedStateMachine):
     """One run and its twin."""
+
+    TestCase = TestCases()  # type: ignore[assignment]
+    """What pytest and unittest run; under a seed that a failure names."""
 
     model: ClassVar[Any] = None
     commands: ClassVar[Any] = None
@@ -68,9 +80,13 @@ class Base(RuleBasedStateMachine):
         self.now = 1_000
         self.failed = False
         self.damaged = False
-        self.forks = 0
+        self.forks = self.others = 0
+        self.left: list[tuple[str, Twin]] = []
+        """Runs that the test has left, with what they must be for ever."""
         self.remembered: list[Asked] = []
         """What was accepted under a command id, to be asked again."""
+        self.beside: Twin | None = None
+        """The twin of another run, while that one is looked at."""
         self.probes: list[Asked] = []
         self.apart = self.bench.process()
         """The process of the twin, which nothing happens to."""
@@ -85,10 +101,14 @@ class Base(RuleBasedStateMachine):
         self.live: LiveRun = self.restored(RUN_ID, "best")
 
     def command_strategy(self) -> SearchStrategy[Any]:
-        """Return the commands to draw from: those that fit the twin's state, or any."""
-        if self.propose is None:
+        """Return the commands to draw from: those that fit the twin's state, or any, or of both."""
+        propose = self.bench.propose
+        if propose is None:
             return self.bench.commands
-        return st.integers(0, 2**32 - 1).map(lambda seed: self.propose(Random(seed), self.twin.state))
+        fitting = st.randoms(use_true_random=False).map(lambda random: propose(random, self.twin.state))
+        if self.propose is not None:
+            return fitting
+        return st.integers(0, 3).flatmap(lambda die: self.bench.commands if die == 3 else fitting)
 
     # -- asking -----------------------------------------------------------------------------------------------------
 
@@ -190,14 +210,27 @@ class Base(RuleBasedStateMachine):
             self.live = self.restored(self.live.id, "best")
 
     def keep_journal(self, error: Exception) -> None:
-        """Write the twin's journal and say on the error where it is."""
+        """Write the twin's journal and say on the error where it is; the stored one, where the twin has none."""
         self.failed = True
         try:
-            path = keep_journal(self.bench.name, self.twin.lines())
+            lines = self.witness().lines() or self._stored_lines()
+            path = keep_journal(self.bench.name, lines)
         except Exception as trouble:  # the failure itself must be seen, whatever is wrong with its journal
             error.add_note(f"the journal could not be kept: {trouble}")
             return
-        if path is not None:
+        if path is None:
+            error.add_note("no journal was kept: nothing was recorded yet, or there is no place for it")
+        else:
             if isinstance(error, ReplayDiffers):
                 error.journal = path
             error.add_note(how_to_open(path, self.bench.home, self.twin.model))
+
+    def witness(self) -> Twin:
+        """Return the twin of the run that is looked at: its journal is the one to keep."""
+        return self.twin if self.beside is None else self.beside
+
+    def _stored_lines(self) -> list[str]:
+        try:
+            return list(self.disk.beside(self.bench.model).export_lines(self.witness().run_id))
+        except NotFound:
+            return []

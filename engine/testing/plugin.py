@@ -21,6 +21,8 @@ __all__ = ["refold_crashable", "refold_model", "refold_random", "refold_seed", "
 
 _OPTION = "--refold-seed"
 _FOLDER = "REFOLD_FAILURES"
+_VARIABLE = "REFOLD_SEED"
+_BEFORE = pytest.StashKey[str | None]()
 _SEED = pytest.StashKey[int]()
 
 
@@ -31,7 +33,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         _OPTION,
         type=int,
         metavar="N",
-        help="The seed of refold_random, and of Hypothesis unless that is given one. Default: another each time.",
+        help="The seed of refold_random and of restore machines, and of Hypothesis unless that is given one. "
+        f"Default: ${_VARIABLE}, else another each time.",
     )
     group.addoption(
         "--refold-failures",
@@ -42,13 +45,27 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """Settle the seed; hand a given one on to Hypothesis."""
+    """Settle the seed: for this process, for restore machines, for workers that it starts; hand a given one on to
+    Hypothesis."""
     given = config.getoption(_OPTION)
-    config.stash[_SEED] = given if given is not None else random.SystemRandom().randrange(2**32)
+    before = config.stash[_BEFORE] = os.environ.get(_VARIABLE)
+    config.stash[_SEED] = given if given is not None else int(before or random.SystemRandom().randrange(2**32))
+    os.environ[_VARIABLE] = str(config.stash[_SEED])
     if given is not None and config.getoption("--hypothesis-seed", None) is None:
         config.option.hypothesis_seed = str(given)
     if (folder := config.getoption("--refold-failures")) is not None:
         os.environ[_FOLDER] = str(Path(folder).absolute())
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Leave the environment as it was."""
+    if _BEFORE not in config.stash:
+        return
+    before = config.stash[_BEFORE]
+    if before is not None:
+        os.environ[_VARIABLE] = before
+    else:
+        os.environ.pop(_VARIABLE, None)
 
 
 def pytest_report_header(config: pytest.Config) -> str:

@@ -1,5 +1,6 @@
-"""What a fold must not do with what it is given: change an event, keep a part of one, share a record with its dump.
-Found by doing to the event and the dump what must not matter, and looking whether it does.
+"""What a fold must not do with what it is given: change an event, keep a part of one, share a record with its dump; nor
+change a record without telling its table, or return a state instead of changing the one it has. Found by doing to the
+event and the dump what must not matter, and looking whether it does.
 
 A projection may say ``shares_values = True``: values inside its records are only ever replaced as a whole, so it may
 keep those of events and hand them out in dumps. Then it is checked that it keeps that word.
@@ -23,6 +24,7 @@ __all__ = ["WatchedFold", "check_purity", "since"]
 
 _MARK: Final = "changed behind its back"
 _WATCHED_MAX: Final = 200
+_RECORDS_MAX: Final = 500  # up to which all records are looked at after every event, and not only those it touched
 
 
 def check_purity(model: Model, groups: Iterable[Group]) -> int:
@@ -38,12 +40,14 @@ def check_purity(model: Model, groups: Iterable[Group]) -> int:
 
 
 class WatchedFold:
-    """A fold that is watched. ``handed`` are the events and dumps that it must leave alone from now on."""
+    """A fold that is watched. ``handed`` are the events and dumps that it must leave alone from now on, ``known`` the
+    records as of the last event."""
 
     def __init__(self, model: Model) -> None:
         self.model = model
         self.state = model.initial()
         self.handed: deque[tuple[str, Any, bytes]] = deque(maxlen=_WATCHED_MAX)
+        self.known: dict[tuple[str, Key], bytes] | None = {}
         self.sharing = {p.name for p in model.projections if getattr(p, "shares_values", False)}
 
     def group(self, group: Group) -> None:
@@ -62,8 +66,9 @@ class WatchedFold:
         given = decode(encode(wire))
         where = f"event {state.seq + 1} ({event_type.label})"
         self.handed.append((where, given, encode(wire)))
-        state.apply([[0, None, None, None, None, [given]]])
+        self._fold(given, event_type, where)
         self._check_handed(where, event_type)
+        self._check_untouched(where)
         touched = [(name, table, key) for name, table in state.tables.items() for key in table.changed]
         dumps = {(name, key): _dump(table, key) for name, table, key in touched}
         owner = self.model.owner.get(wire[0])
@@ -77,6 +82,33 @@ class WatchedFold:
             if shares:
                 self._hand_out(f"the dump of {name} {key!r} after {where}", table, key)
             self._check_record(name, key, where, shares=shares)
+
+    def _fold(self, given: Wire, event_type: EventType, where: str) -> None:
+        owner = self.model.owner.get(given[0])
+        if owner is not None:
+            returned = owner.evolve[event_type.name](self.state.parts[owner.name], given, self.state.seq + 1)
+            if returned is not None:
+                raise ReplayDiffers(
+                    f"evolve of {where} returns {type(returned).__name__}, which nobody keeps: "
+                    "change the state it is given, and return nothing"
+                )
+        self.state.seq += 1
+
+    def _check_untouched(self, where: str) -> None:
+        """Check that no record has changed but those that their tables know of."""
+        tables = {name: table for name, table in self.state.tables.items() if table is not self.state.ledger}
+        if sum(len(table.rows) for table in tables.values()) > _RECORDS_MAX:
+            self.known = None
+            return
+        now = {(name, key): encode(row.dump()) for name, table in tables.items() for key, row in table.rows.items()}
+        before = now if self.known is None else self.known
+        for name, key in {**before, **now}:
+            if key not in tables[name].changed and now.get((name, key)) != before.get((name, key)):
+                raise ReplayDiffers(
+                    f"evolve changed {name} {key!r} without a note of its table (after {where}): "
+                    "take a record to change from table.edit(), put new ones in by table.add()"
+                )
+        self.known = now
 
     def _check_handed(self, where: str, event_type: EventType) -> None:
         for what, value, before in self.handed:

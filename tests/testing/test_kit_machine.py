@@ -41,11 +41,12 @@ def test_every_rule_is_reached(quiet: settings) -> None:
     """In a handful of examples everything that can happen to a run happens."""
     machine = restore_machine(planted.SOUND, elsewhere=False)
     before = Counter(machine.tally)
-    run_state_machine_as_test(machine, settings=settings(quiet, max_examples=15, stateful_step_count=20))
+    run_state_machine_as_test(machine, settings=settings(quiet, max_examples=15, stateful_step_count=25))
     done = machine.tally - before
     rules = {
-        "begin", "give", "ingest", "batch", "repeat", "crash", "fail", "restart", "checkpoint", "crash_in_checkpoint",
-        "damage_checkpoint", "second_writer", "old_event", "look_back", "fork", "is_the_twin", "check_at_the_end",
+        "begin", "give", "ingest", "ingest_decided", "batch", "repeat", "crash", "fail", "restart", "checkpoint",
+        "crash_in_checkpoint", "fail_in_checkpoint", "damage_checkpoint", "age_checkpoint", "second_writer",
+        "another_run", "old_event", "look_back", "fork", "is_the_twin", "check_at_the_end",
     }  # fmt: skip
     assert {name for name in rules if not done[name]} == set()
 

@@ -54,7 +54,8 @@ def pytest_in(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]
         "PYTHONPATH": os.pathsep.join((str(ROOT), str(folder))),
         "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
     }
-    environment.pop("REFOLD_FAILURES", None)
+    for name in ("REFOLD_FAILURES", "REFOLD_SEED", "HYPOTHESIS_PROFILE"):
+        environment.pop(name, None)
     plugins = ("-p", "_hypothesis_pytestplugin", "-p", "engine.testing.plugin", "-p", "no:cacheprovider")
     command = [sys.executable, "-m", "pytest", *plugins, *arguments, str(folder)]
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)

@@ -14,6 +14,7 @@ from engine import run
 from engine.core.errors import EngineError
 from engine.testing import ReplayDiffers, restore_machine
 from tests.testing import planted
+from tests.testing import planted_more as more
 
 KINDS = {
     "hidden cache in a module": (planted.HIDDEN_GLOBAL, "answer differently"),
@@ -25,13 +26,21 @@ KINDS = {
     "field lost in checkpoints": (planted.LOST_FIELD, "answer differently"),
     "field changed by load": (planted.CHANGED_IN_LOAD, ".words["),
     "dump that shares": (planted.SHARED_DUMP, "shares a part of the record"),
-    "record changed without a note": (planted.UNNOTED, ""),
+    "record changed without a note": (planted.UNNOTED, "without a note of its table (after event"),
     "evolve keeps the event": (planted.KEEPS_EVENT, "evolve keeps a part of event"),
     "evolve changes the event": (planted.CHANGES_EVENT, "bag.filled"),
     "evolve shares with the event": (planted.SHARES_WITH_WIRE, "changed a value of event"),
     "events reordered": (planted.REORDERED, ".words["),
     "decide changes the state": (planted.DECIDE_CHANGES, "fills"),
     "lifting is not pure": (planted.BAD_UPCAST, "bag.filled"),
+    "lifting is not pure, in a plain projection": (more.GREETER_LIFTED_BY_MEMORY, "greeter.greeted"),
+    "evolve returns a new state": (more.RETURNS_STATE, "(bag.emptied/1) returns Bags, which nobody keeps"),
+    "chance in evolve": (more.CHANCE_IN_EVOLVE, ".fills: "),
+    "chance in decide": (more.CHANCE_IN_DECIDE, "answer differently"),
+    "runs share what they know": (more.SHARED_BY_RUNS, "answer differently"),
+    "order of a sum of floats": (more.FLOAT_ORDER, ".note.weight: "),
+    "evolve stops half-way": (more.RAISES_HALF_WAY, "(bag.filled/2) raised ValueError: no room for b; evolve never"),
+    "decide stops with an error": (more.RAISES_IN_DECIDE, "decide raised IndexError: no words; it was given FillBag("),
 }
 
 
