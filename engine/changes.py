@@ -6,6 +6,7 @@ Two folds go one event apart, so that before and after can be asked in the same 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
@@ -150,5 +151,5 @@ def _id(key: Key) -> str:
 
 
 def _shown(value: Any) -> str:
-    text = value if isinstance(value, str) else repr(value)
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=repr)
     return text if len(text) <= 60 else text[:59] + "…"

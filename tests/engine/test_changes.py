@@ -154,5 +154,5 @@ def test_a_run_that_is_not_there_has_no_changes() -> None:
 def test_long_values_are_shortened_in_words_only() -> None:
     """The text of a change is short; its values are whole."""
     change = FieldChange("swarm.swarm", "", "task", None, "x" * 500)
-    assert str(change) == f"swarm.task: None -> {'x' * 59}…"
+    assert str(change) == f"swarm.task: null -> {'x' * 59}…"
     assert change.to_json()["after"] == "x" * 500
