@@ -234,9 +234,11 @@ def is_cut_short(store: Path, page_bytes: int) -> bool:
 def _flushed_behind(log: _File, seen: bytes) -> bool:
     """Return whether a flushed commit lies behind the end that the index states in its header."""
     end = int.from_bytes(seen[16:20], sys.byteorder)
-    if log.sound:
-        log.salt = seen[32:40]
-    elif end:
+    if log.sound and log.salt != seen[32:40]:
+        return (
+            False  # SQLite began the log anew, and could not write so much as its header: all of this is in the store
+        )
+    if not log.sound and end:
         return False  # a writer is at the header
     one, two = (int.from_bytes(seen[at : at + 4], sys.byteorder) for at in (24, 28))
     behind = _Behind(log, ((one, two) if end else log.sum) if log.sound else None)

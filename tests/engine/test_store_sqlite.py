@@ -21,6 +21,7 @@ from engine.core.errors import BackendUnavailable, EngineError, NotAStore, NotFo
 from engine.open_store import Store
 from engine.store import sqlite as sqlite_module
 from engine.store import sqlite_connections
+from engine.store.sqlite_log import is_cut_short
 from tests.engine.kit import fill, raw, toy_store
 from tests.toy import Open, Pay
 
@@ -447,6 +448,24 @@ def test_a_store_half_made_at_a_power_cut_is_made_anew(tmp_path: Path) -> None:
         assert list(store.runs()) == []
         fill(store.run("r"))
         assert store.verify("r").ok
+
+
+def test_a_log_that_could_not_be_begun_anew_is_not_damaged(tmp_path: Path) -> None:
+    """A full disk may keep SQLite from writing the header of its next log; what stands in the file is in the store."""
+    path = tmp_path / "refold.db"
+    make(path)
+    with toy_store(path) as store:
+        store.run("r").submit(Pay(account="a", amount=1))
+        with raw(path) as connection:
+            connection.execute("PRAGMA wal_checkpoint(RESTART)")
+        index = tmp_path / "refold.db-shm"
+        header = bytearray(index.read_bytes()[:48])
+        header[16:20] = bytes(4)  # no frame is in the log
+        assert not is_cut_short(path, 4096)
+        header[35] ^= 1  # a mark that the log's own header does not bear
+        with index.open("r+b") as file:
+            file.write(header * 2)
+        assert not is_cut_short(path, 4096)
 
 
 # -- settings ---------------------------------------------------------------------------------
