@@ -455,7 +455,9 @@ def test_a_log_that_could_not_be_begun_anew_is_not_damaged(tmp_path: Path) -> No
     path = tmp_path / "refold.db"
     make(path)
     with toy_store(path) as store:
-        store.run("r").submit(Pay(account="a", amount=1))
+        run = store.run("r")
+        for amount in range(3):
+            run.submit(Pay(account="a", amount=amount))
         with raw(path) as connection:
             connection.execute("PRAGMA wal_checkpoint(RESTART)")
         index = tmp_path / "refold.db-shm"
