@@ -25,7 +25,7 @@ def test_the_demonstration_proves_what_it_says(cli: Cli) -> None:
     assert len(shape["imported"]) == 10 and all(run["tables_equal"] == run["steps"] for run in shape["imported"])
     assert shape["killed"]["exit_code"] == -9 and shape["killed"]["acknowledged"] >= 400
     assert shape["restored"]["used"] == 300 and shape["restored"]["events_folded"] > 0
-    assert all(proof["holds"] for proof in shape["proofs"]) and len(shape["proofs"]) == 8
+    assert all(proof["holds"] for proof in shape["proofs"]) and len(shape["proofs"]) == 9
     at = shape["restored"]["position"]
     digest = cli("digest", "crash", "--at", at, "--store", "refold-demo.db").out.strip()
     assert digest == shape["restored"]["digest"]
@@ -88,7 +88,7 @@ def test_a_second_demonstration_takes_another_name(cli: Cli) -> None:
     Path("refold-demo.db").write_text("mine")
     shown = cli("demo")
     assert shown.code == 0 and "refold-demo-2.db" in shown.out and "FAILED" not in shown.out
-    assert (shown.out.count("proved") == 8 and "sub_agent_join" in shown.out) or "running" in shown.out
+    assert (shown.out.count("proved") == 9 and "sub_agent_join" in shown.out) or "running" in shown.out
     assert Path("refold-demo.db").read_text() == "mine"
     answer = cli("demo", "--store", "refold-demo.db", "--json")
     assert answer.code == 2 and answer.error["code"] == "refused"
@@ -107,7 +107,7 @@ def test_a_lost_event_makes_the_demonstration_fail(cli: Cli, monkeypatch: pytest
     monkeypatch.setattr(crash, "kill_in_mid_run", boasting)
     answer = cli("demo")
     assert answer.code == 1
-    assert (answer.out.count("proved  "), answer.out.count("FAILED  all ")) == (7, 1)
+    assert (answer.out.count("proved  "), answer.out.count("FAILED  all ")) == (8, 1)
 
 
 def test_the_writer_is_one_process_or_many(tmp_path: Path) -> None:

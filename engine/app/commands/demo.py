@@ -174,8 +174,11 @@ def _kill_a_writer(path: Path, report: _Report) -> None:
 
 
 def _restore(path: Path, report: _Report) -> None:
-    """Open the store anew, restore the killed run, prove what can be proved, and let another writer go on."""
+    """Open the store anew, restore the killed run and those imported, prove what can be proved, and let another writer
+    go on."""
+    from engine.adapters.kernel_recording import recorded_table
     from engine.app.crash import go_on
+    from engine.app.recordings import recorded_runs
     from engine.open_store import open_store
 
     with open_store(path, create=False) as store:
@@ -198,6 +201,12 @@ def _restore(path: Path, report: _Report) -> None:
         report.prove(f"so it is at {len(places)} positions of the past", differing, [])
         faults = store.verify(RUN).to_json()["faults"]
         report.prove("the chain, every event and every checkpoint verify", faults, [])
+        changed = [
+            name
+            for name, recording in recorded_runs()
+            if len(set(recorded_table.digests(store.view(name).tasks.rows(), recording))) > 1
+        ]
+        report.prove(f"the {len(report.imported)} imported runs come back with their recorded tables", changed, [])
     reached = go_on(path, RUN, steps=MORE_STEPS)
     report.prove(f"another writer went on and took {MORE_STEPS} steps", reached - end, MORE_STEPS)
 
