@@ -11,6 +11,7 @@ from typing import Any
 from engine.core.errors import InvalidValue
 from engine.core.fields import check_id
 from engine.store import Checkpoints, Journal
+from engine.store.journal import needed_by
 
 __all__ = ["Deleted", "Forked", "delete_run", "fork_run"]
 
@@ -70,10 +71,11 @@ def delete_run(journal: Journal, checkpoints: Checkpoints, run_id: str) -> Delet
     goes too. Each run is one transaction; what a crash in between leaves, the next delete takes away.
     """
     journal.existing_head(run_id)
-    forks = tuple(head.run_id for head in journal.forks_of(run_id))
-    needed = journal.needed_of(run_id)
+    forks = journal.forks_of(run_id)
+    needed = needed_by(forks)
     _erase(journal, checkpoints, run_id, needed)
-    return Deleted(run_id, needed or 0, forks, _release(journal, checkpoints))
+    names = tuple(head.run_id for head in forks)
+    return Deleted(run_id, needed or 0, names, _release(journal, checkpoints))
 
 
 def _release(journal: Journal, checkpoints: Checkpoints) -> tuple[str, ...]:

@@ -332,17 +332,13 @@ class Journal:
             heads = self._commits.heads()
         return [head for head in heads if head.origin is not None and head.origin.run_id == run_id]
 
-    def needed_of(self, run_id: str) -> int | None:
-        """Return the last position of a run that a fork of it needs, hidden forks included; None without forks."""
-        return max((head.origin.position for head in self.forks_of(run_id) if head.origin is not None), default=None)
-
     def erase(self, run_id: str) -> int:
         """Delete a run; keep, hidden, what its forks still need. Return the last position kept, 0 for none.
 
         Raises NotFound.
         """
         self.existing_head(run_id)
-        needed = self.needed_of(run_id)
+        needed = needed_by(self.forks_of(run_id))
         self.shed(run_id, needed)
         return needed or 0
 
@@ -385,6 +381,11 @@ class Journal:
         except (CorruptJournal, SchemaError):
             return False
         return link == head.origin.link
+
+
+def needed_by(forks: Sequence[Head]) -> int | None:
+    """Return the last position of their origin that these forks need, None without forks."""
+    return max((head.origin.position for head in forks if head.origin is not None), default=None)
 
 
 def _segment_of(segments: Sequence[Segment], position: int) -> Segment:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from engine.core.decider import Model
 from engine.core.errors import BackendUnavailable, NotFound
 from engine.open_store import Store
 from engine.runs import LiveRun
+from engine.store import Checkpoints, Rejected
 from tests.engine.kit import NEVER, fill, raw, second_fold, stored_rows, toy_store
 from tests.toy import BANK, BankProjection, Close, Open, Pay, Write
 
@@ -273,6 +275,34 @@ def test_the_way_through_a_long_run_is_told(file_store: Store) -> None:
     view = file_store.view("r", start="genesis", progress=lambda at, of: told.append((at, of)))
     assert told == [(20_001, 50_001), (40_001, 50_001)]
     assert view.digest() == run.digest()
+
+
+@pytest.mark.parametrize("was_on", [True, False])
+def test_the_collector_rests_while_a_checkpoint_is_loaded(
+    store: Store, monkeypatch: pytest.MonkeyPatch, was_on: bool
+) -> None:
+    """And is then as it was before, also when the checkpoint turns out to be unusable."""
+    run = store.run("r")
+    fill(run)
+    run.checkpoint()
+    seen: list[bool] = []
+    chain = Checkpoints.chain
+
+    def watched(*arguments: Any) -> Any:
+        seen.append(gc.isenabled())
+        if len(seen) == 2:
+            raise Rejected("spoilt")
+        return chain(*arguments)
+
+    monkeypatch.setattr(Checkpoints, "chain", watched)
+    before = gc.isenabled()
+    try:
+        gc.enable() if was_on else gc.disable()
+        for used in (run.position, "genesis"):
+            assert store.view("r").report.used == used and gc.isenabled() is was_on
+    finally:
+        gc.enable() if before else gc.disable()
+    assert seen == [False, False]
 
 
 def test_a_run_with_references_reads_their_content_from_the_journal(tmp_path: Path) -> None:
