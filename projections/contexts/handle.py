@@ -155,7 +155,11 @@ class ContextCommands(ContextQueries, Commands[ContextsState]):
         return self.append_all(context, (message,), **how)
 
     def append_all(self, context: str, messages: Iterable[AnyMsg], **how: Unpack[How]) -> Outcome:
-        """Append messages as one event, all or none. InvalidValue names the message by its index and path."""
+        """Append messages as one event, all or none. InvalidValue names the message by its index and path.
+
+        What was said is recorded and not judged: a tool's result may answer no call, or one that has its answer
+        already. It stays where it came, and a compaction folds it together with its call.
+        """
         arrays = []
         for index, message in enumerate(listed(messages, "messages")):
             try:

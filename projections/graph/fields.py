@@ -78,6 +78,11 @@ class Key:
     type: FieldType
     default: Any = REQUIRED
 
+    @property
+    def fallback(self) -> Any:
+        """What a record reads as that has not got the key: its default, None when it must have it."""
+        return None if self.default is REQUIRED else self.type.check(self.default)
+
 
 def in_order(record: dict[str, Any]) -> dict[str, Any]:
     """Return the record with its keys in canonical order (the order of their encoded bytes)."""
@@ -106,7 +111,7 @@ class Shape:
         """
         if not isinstance(data, Mapping):
             faults.append(InvalidValue("", f"expected an object ({self.label}), found {type(data).__name__}"))
-            data = {}
+            return {key.name: key.fallback for key in self.keys}  # lacks every key: one fault says so better than many
         record: dict[str, Any] = {}
         for key in self.keys:
             if key.name in data:
@@ -117,7 +122,7 @@ class Shape:
                     faults.append(error.at(key.name))
             elif key.default is REQUIRED:
                 faults.append(InvalidValue(key.name, "the key is missing"))
-            record[key.name] = None if key.default is REQUIRED else key.type.check(key.default)
+            record[key.name] = key.fallback
         for name, value in data.items():
             if name not in self.names:
                 try:

@@ -39,7 +39,9 @@ def refuse(what: str, found: Sequence[Violation]) -> None:
 
 
 def _look(data: Any, path: str) -> Any:
-    """Return what stands at a path's first key, for a report; None when there is nothing."""
+    """Return what stands at a path's first key, for a report; itself at no path, None when there is nothing."""
+    if not path:
+        return data
     name = path.partition(".")[0].partition("[")[0]
     return data.get(name) if isinstance(data, Mapping) else None
 

@@ -106,6 +106,26 @@ def test_a_user_between_a_call_and_its_result_is_no_boundary() -> None:
     assert fold_of(messages, 2) is None
 
 
+def test_a_second_answer_is_kept_and_goes_with_its_call() -> None:
+    """A runtime that ran a call twice said two results: both are recorded in order, no call waits, and no fold keeps
+    one of them without the call."""
+    answers = [ToolMsg("c1", "kv.get", 1), ToolMsg("c1", "kv.get", 2), ToolMsg("c9", "kv.get", "asked for by nobody")]
+    messages: list[Msg] = [UserMsg("q"), AssistantMsg(tool_calls=(CALL,)), answers[0], UserMsg("hm"), *answers[1:]]
+    messages += [AssistantMsg("done"), UserMsg("next"), AssistantMsg("yes")]
+    shell = Shell()
+    shell.contexts.create("c")
+    shell.contexts.append_all("c", messages)
+    assert [m.content for m in shell.contexts.messages("c") if isinstance(m, ToolMsg)] == [m.content for m in answers]
+    assert shell.contexts.open_calls("c") == ()
+    folds = {keep: fold_of(messages, keep) for keep in range(len(messages) - 1)}
+    assert set(folds.values()) == {None, 7, len(messages)}
+    plan = shell.contexts.plan_compaction("c", keep_last=2)
+    assert plan is not None
+    shell.contexts.apply_compaction("c", plan, "prose")
+    assert [m.to_wire()["text"] for m in shell.contexts.messages("c")] == ["next", "yes"]
+    shell.check()
+
+
 def test_folding_a_call_that_waits_is_refused() -> None:
     """With keep_last 0 the plan takes everything, and applying it refuses to take a call whose result may still
     come."""

@@ -81,6 +81,17 @@ def test_an_unknown_label_names_node_field_and_value(field: str, value: Any) -> 
         TaskNode.from_json(record["nodes"][1])
 
 
+@pytest.mark.parametrize("value", [None, 7, "x", [1]])
+def test_what_is_no_node_at_all_is_one_violation(value: Any) -> None:
+    """Something else in a node's place is named once, with the value: not once a key that it has not got."""
+    record = TaskGraph(id="g", goal="", nodes=tuple(plan([], [0]))).to_json()
+    record["nodes"][1] = value
+    with pytest.raises(ImportRefused) as refused:
+        TaskGraph.from_json(record)
+    (found,) = refused.value.violations
+    assert (found["node"], found["field"], found["value"]) == (1, "", value)
+
+
 @pytest.mark.parametrize(
     ("field", "value"),
     [

@@ -74,7 +74,7 @@ CASES = {
     ),
     "unknown label": ([{**node(0).to_json(), "network_scope": "maybe"}], [(0, "network_scope", "maybe")]),
     "missing key": ([{"id": 0, "title": "n"}], [(0, "description", None)]),
-    "not an object": (["n"], [(0, "", None), (0, "id", None), (0, "title", None), (0, "description", None)]),
+    "not an object": (["n"], [(0, "", "n")]),
 }
 
 
