@@ -12,7 +12,7 @@ from engine.core.decider import Model
 from engine.core.envelope import Event
 from engine.core.errors import InvalidValue
 from engine.diff import Diff, diff
-from engine.documents import document, foreign_document
+from engine.documents import comparable, document, foreign_document
 from engine.history import HistoryFilter, Wanted, history
 from engine.store import Checkpoints, Journal
 from engine.why import Why, why_context, why_node, why_task, why_worker
@@ -117,7 +117,7 @@ class Audited:
         if isinstance(other, Audited):
             return diff(ours, document(other))
         theirs = foreign_document(other)
-        return diff({kind: ours[kind] for kind in theirs}, theirs)
+        return diff(comparable(ours, theirs), theirs)
 
 
 def _are_of(*values: tuple[Any, type]) -> bool:

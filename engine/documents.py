@@ -13,7 +13,7 @@ from projections.graph import GraphQueries
 from projections.swarm import SwarmQueries
 from projections.tasks import TaskQueries
 
-__all__ = ["Document", "Queried", "document", "foreign_document"]
+__all__ = ["Document", "Queried", "comparable", "document", "foreign_document"]
 
 Document: TypeAlias = dict[str, dict[str, Any]]
 """Records by kind (tasks, contexts, graphs, swarm) and id."""
@@ -43,15 +43,38 @@ class Queried(Protocol):
 def document(state: Queried) -> Document:
     """Return ``{"tasks": {id: row}, "contexts": {id: record}, "graphs": {id: graph}, "swarm": {"swarm": context}}``.
 
-    Rows and records are in the encodings of the original runtimes; the swarm is left out before it is started.
+    Rows and records are in the encodings of the original runtimes; the swarm is left out before it is started. What
+    has been recorded of it and has no place in its record stands beside that one: ``verdict``, and ``raised_again``,
+    how often the open escalation of a worker was raised again.
     """
     with believing(state.id, state.position):
         return {
             "tasks": {row["task_id"]: row for row in (row.to_json() for row in state.tasks.rows())},
             "contexts": {context: state.contexts.to_record(context) for context in state.contexts.ids()},
             "graphs": {graph: state.graphs.get(graph).to_json() for graph in state.graphs.ids()},
-            "swarm": {"swarm": state.swarm.context().to_record()} if state.swarm.started() else {},
+            "swarm": _swarm_records(state.swarm) if state.swarm.started() else {},
         }
+
+
+def _swarm_records(swarm: SwarmQueries) -> dict[str, Any]:
+    context, verdict = swarm.context(), swarm.verdict()
+    records: dict[str, Any] = {"swarm": context.to_record()}
+    if verdict is not None:
+        records["verdict"] = {"success": verdict.success, "reason": verdict.reason, "details": verdict.details}
+    again = {str(worker): swarm.escalation_attempts(worker) for worker, _ in context.escalations}
+    if any(again.values()):
+        records["raised_again"] = {worker: count for worker, count in again.items() if count}
+    return records
+
+
+def comparable(ours: Document, theirs: Document) -> Document:
+    """Return of a document what another program's state can say too: the kinds that it has, and of a swarm its record,
+    unless it tells the rest."""
+    found = {kind: ours[kind] for kind in theirs}
+    if "swarm" in found:
+        told = {"swarm", *theirs["swarm"]}
+        found["swarm"] = {key: record for key, record in found["swarm"].items() if key in told}
+    return found
 
 
 def foreign_document(value: Any) -> Document:
@@ -90,9 +113,10 @@ def _swarm(record: Any) -> dict[str, Any]:
         return {}
     if type(record) is not dict:
         raise _no_state("swarm", "expected the record of a swarm, or null")
-    return record if list(record) == ["swarm"] else {"swarm": record}
+    return record if "swarm" in record and not record.keys() - _SWARM_RECORDS else {"swarm": record}
 
 
+_SWARM_RECORDS: Final = {"swarm", "verdict", "raised_again"}
 _KINDS: Final[Mapping[str, Callable[[Any], dict[str, Any]]]] = {
     "tasks": _by_id("tasks", "task_id"),
     "contexts": _by_id("contexts", None),

@@ -206,6 +206,29 @@ def test_a_foreign_state_comes_in_any_of_the_forms_it_is_written_in() -> None:
     assert foreign_document({"contexts": {"c": {}}}) == {"contexts": {"c": {}}}
 
 
+def test_a_verdict_and_a_second_request_for_help_are_differences() -> None:
+    """What is recorded of a swarm shows in a diff also when its record has no place for it; a state of another program
+    is not told that it lacks that."""
+    with open_store("memory:") as store:
+        run = store.run("r")
+        run.swarm.start(2)
+        run.swarm.raise_escalation(1, "timeout")
+        record = run.swarm.context().to_record()
+        before = run.position
+        run.swarm.raise_escalation(1, "timeout")
+        run.swarm.record_verdict(True, "good", details={"x": 1})
+        found = run.at(before).diff_with(run)
+        assert [(change.kind, change.id, change.what, change.after) for change in found.changes] == [
+            ("swarm", "verdict", "added", {"success": True, "reason": "good", "details": {"x": 1}}),
+            ("swarm", "raised_again", "added", {"1": 1}),
+        ]
+        assert found.proved
+        assert not run.diff_with({"swarm": record})
+        assert run.diff_with({"swarm": {"swarm": record, "verdict": {"success": False}}})
+        run.swarm.clear_escalation(1)
+        assert list(document(run)["swarm"]) == ["swarm", "verdict"]
+
+
 @pytest.mark.parametrize(
     "value",
     [None, 1, "x", {}, {"task": []}, {"tasks": 1}, {"tasks": [1]}, {"tasks": [{}]}, {"tasks": [{"task_id": 1}]},

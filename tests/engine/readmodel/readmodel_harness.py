@@ -65,12 +65,12 @@ def document_in(connection: sqlite3.Connection, run: str) -> dict[str, dict[str,
             )
             nodes.append(_node(node, [_attempt(attempt) for attempt in attempts]))
         graphs[row["graph"]] = _graph(row, nodes)
-    swarms = rows("SELECT * FROM swarms WHERE run = ?")
+    swarms = list(rows("SELECT * FROM swarms WHERE run = ?"))
     return {
         "tasks": tasks,
         "contexts": contexts,
         "graphs": graphs,
-        "swarm": dict(zip(("swarm",), (_swarm(row, rows) for row in swarms), strict=False)),
+        "swarm": {} if not swarms else {"swarm": _swarm(swarms[0], rows), **_beside(swarms[0], rows)},
     }
 
 
@@ -149,6 +149,18 @@ def _attempt(row: Mapping[str, Any]) -> dict[str, Any]:
     keys = ("number", "agent", "started_ms", "ended_ms", "outcome", "error")
     handle = row["handle"] if row["task_id"] is None else {"task": row["task_id"]}
     return {"handle": handle, **{key: row[key] for key in keys}, **(_load(row["extra"]) or {})}
+
+
+def _beside(row: Mapping[str, Any], rows: Any) -> dict[str, Any]:
+    """Return what is known of a swarm and has no place in its record."""
+    found: dict[str, Any] = {}
+    if row["verdict_success"] is not None:
+        verdict = {"success": bool(row["verdict_success"]), "reason": row["verdict_reason"]}
+        found["verdict"] = {**verdict, "details": _load(row["verdict_details"])}
+    still = "SELECT * FROM escalations WHERE run = ? AND cleared_seq IS NULL AND attempts > 0 ORDER BY number"
+    if again := {str(_number(each["worker"])): each["attempts"] for each in rows(still)}:
+        found["raised_again"] = again
+    return found
 
 
 def _swarm(row: Mapping[str, Any], rows: Any) -> dict[str, Any]:
