@@ -167,9 +167,9 @@ def _graph_imported(state: Records, wire: Wire, seq: int) -> None:
 
 @_on(ev.GRAPH_KEYS_LEFT_OUT)
 def _keys_left_out(state: Records, wire: Wire, seq: int) -> None:
-    _, _, graph, numbers, keys = wire
+    graph, numbers, keys = wire[2], wire[3], tuple(wire[4])
     for key in [graph] if numbers is None else [(graph, number) for number in numbers]:
-        state.left_out.add(key, LeftOutRow(tuple(keys)))
+        state.left_out.add(key, LeftOutRow(keys))
 
 
 def _show_outcome(state: Records, graph: str) -> None:
