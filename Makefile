@@ -49,8 +49,9 @@ imports: $(STAMP) ## import-linter: imports point one way
 docs: $(STAMP) ## write FORMAT.md, ERRORS.md and SCHEMA.md in engine/ anew from the code
 	@$(BIN)/python -m engine.app.docs
 
-sweep: $(STAMP) ## the long sweeps, SWEEP_MINUTES of them (default 30)
-	@HYPOTHESIS_PROFILE=sweep SWEEP_MINUTES=$(SWEEP_MINUTES) $(BIN)/python -m pytest -n auto -m sweep
+sweep: $(STAMP) ## kill, cut, flip, interrupt for SWEEP_MINUTES in all (default 30), from where the last one stopped
+	@HYPOTHESIS_PROFILE=ci $(BIN)/python -m pytest -n auto -m sweep
+	@$(BIN)/python -m tests.sweeps --minutes $(SWEEP_MINUTES)
 
 bench: $(STAMP) ## refold bench: ratios against raw floors and other libraries
 	@$(PIP) install --editable '.[bench]' || echo "some peers cannot be installed here; what needs them is not measured" >&2
@@ -60,5 +61,5 @@ ci: ## exactly what CI runs
 	@bash .ci/run
 
 clean: ## remove .venv and what the tools leave behind
-	rm -rf $(VENV) build *.egg-info .hypothesis .mypy_cache .ruff_cache .import_linter_cache
+	rm -rf $(VENV) build *.egg-info .hypothesis .mypy_cache .ruff_cache .import_linter_cache .sweep
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

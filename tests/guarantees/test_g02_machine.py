@@ -10,11 +10,10 @@ from __future__ import annotations
 import os
 
 import pytest
-from hypothesis import HealthCheck, Phase, seed, settings
+from hypothesis import HealthCheck, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from tests.guarantees.machine import MACHINES
-from tests.guarantees.sweep import seeds
 
 SHORT = settings(
     max_examples=8,
@@ -32,18 +31,3 @@ def test_a_run_disturbed_in_every_way_is_the_run_undisturbed(machine: str) -> No
     before = kind.tally["is_the_twin"]
     run_state_machine_as_test(kind, settings=SHORT)
     assert kind.tally["is_the_twin"] - before > 200
-
-
-@pytest.mark.sweep
-@pytest.mark.parametrize("machine", MACHINES)
-def test_sweep_of_the_machine(machine: str) -> None:
-    """G2: the same for as long as the sweep may take; it says how many steps that were."""
-    kind = MACHINES[machine]
-    before = kind.tally["is_the_twin"]
-    fresh = settings(SHORT, max_examples=200, stateful_step_count=100, derandomize=False, database=None)
-    for number in seeds():
-        run_state_machine_as_test(
-            seed(number)(type(kind.__name__, (kind,), {})),
-            settings=settings(fresh, phases=[Phase.generate, Phase.shrink]),
-        )
-    print(f"{machine}: {kind.tally['is_the_twin'] - before} steps")

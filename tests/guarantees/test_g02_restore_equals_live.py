@@ -10,53 +10,8 @@ from random import Random
 import pytest
 
 from engine.checkpoint import CheckpointPolicy
-from engine.core.decider import ModelState
-from engine.open_store import Store
-from tests.guarantees.domain import DOMAINS, Domain, play, probe, submit_random
-from tests.guarantees.sweep import seeds
-
-Truth = dict[int, tuple[bytes, list[str]]]
-"""What the live run was at each position where it came to rest: its bytes, and what the next commands would give."""
-
-
-def live(domain: Domain, store: Store, seed: int, steps: int) -> Truth:
-    """Live through a run; note what it was after each command."""
-    random = Random(seed)
-    run = store.run("r")
-    truth: Truth = {}
-    for _ in range(steps):
-        truth[run.position] = look(domain, run.ask(lambda state: state))
-        if random.randrange(6) == 0:
-            with run.batch():
-                play(domain, random, Unbatched(run), random.randint(2, 6))
-        else:
-            identity = f"id-{random.randrange(10_000)}" if random.randrange(3) == 0 else None
-            submit_random(domain, random, run, command_id=identity)
-    truth[run.position] = look(domain, run.ask(lambda state: state))
-    return truth
-
-
-class Unbatched:
-    """A run inside a batch, where ``play`` must not open another."""
-
-    def __init__(self, run: object) -> None:
-        self._run = run
-
-    def __getattr__(self, name: str) -> object:
-        return getattr(self._run, name)
-
-    def batch(self) -> Unbatched:
-        return self
-
-    def __enter__(self) -> Unbatched:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        return None
-
-
-def look(domain: Domain, state: ModelState) -> tuple[bytes, list[str]]:
-    return state.bytes(), probe(domain, state, state.seq)
+from tests.guarantees.domain import DOMAINS, Domain, submit_random
+from tests.guarantees.lived import live, look
 
 
 @pytest.mark.parametrize("domain", DOMAINS, ids=str)
@@ -104,19 +59,3 @@ def test_a_run_restored_after_every_command_is_the_run_never_restored(domain: Do
             assert submit_random(domain, Random(seed), lost) == submit_random(domain, Random(seed), kept)
             assert lost.state_bytes() == kept.state_bytes()
         assert store.run("r").link() == kept.link()
-
-
-@pytest.mark.sweep
-@pytest.mark.parametrize("domain", DOMAINS, ids=str)
-def test_sweep_of_restores(domain: Domain) -> None:
-    """G2: every position of one random run after another, from every checkpoint, for as long as the sweep may take."""
-    for seed in seeds():
-        random = Random(seed)
-        store = domain.store("memory:", policy=CheckpointPolicy(every_events=random.randint(1, 9)))
-        truth = live(domain, store, seed, steps=random.randint(10, 120))
-        for position, expected in truth.items():
-            if position:
-                starts = ["best", "genesis", *(at for at in store.checkpoints.positions("r") if at <= position)]
-                for start in starts:
-                    view = store.view("r", at=position, start=start)  # type: ignore[arg-type]
-                    assert look(domain, view.ask(lambda state: state)) == expected, f"position {position} from {start}"

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import itertools
 import sqlite3
-import threading
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
@@ -16,13 +15,11 @@ from eventsourcing.persistence import OperationalError
 
 from engine.core.errors import BackendUnavailable, EngineError, Refused
 from engine.open_store import Store
-from engine.runs import LiveRun
 from engine.store import sqlite_connections
 from tests.engine.kit import BACKENDS, fill, toy_store, url_of
-from tests.guarantees.domain import DOMAINS, Domain, play, probe, submit_random
-from tests.guarantees.interrupt import Strike
-from tests.guarantees.sweep import seeds
-from tests.toy import Close, Open, Pay, Write
+from tests.guarantees.domain import DOMAINS, Domain, probe, submit_random
+from tests.guarantees.struck import ACTS, READS, same_from_now_on, struck
+from tests.toy import Close, Open, Pay
 
 
 def sqlite_error(code: int) -> sqlite3.OperationalError:
@@ -44,44 +41,6 @@ FAILURES: dict[str, Callable[[], BaseException]] = {
     "exit": lambda: SystemExit(3),
     "bug": lambda: RuntimeError("a bug"),
 }
-
-
-def batch(run: LiveRun) -> None:
-    with run.batch():
-        run.submit(Pay(account="a", amount=21), command_id="in-batch")
-        run.submit(Close(account="b"))
-        run.submit(Open(account="b"))
-
-
-ACTS: dict[str, Callable[[LiveRun], Any]] = {
-    "command": lambda run: run.submit(Pay(account="a", amount=20)),
-    "command with id": lambda run: run.submit(Close(account="b"), command_id="close-b"),
-    "no-op with id": lambda run: run.submit(Open(account="a"), command_id="again"),
-    "facts": lambda run: run.ingest([("account.opened", {"account": "z"}), ("account.closed", {"account": "z"})]),
-    "batch": batch,
-}
-
-
-def same_from_now_on(store: Store, run: LiveRun, name: str) -> None:
-    """The run is what the journal says, and it and others can go on."""
-    fresh = store.run(name, start="genesis")
-    assert run.state_bytes() == fresh.state_bytes()
-    assert (run.position, run.link()) == (fresh.position, fresh.link())
-    assert run.ask(lambda state: state.parts["bank"].total) == fresh.ask(lambda state: state.parts["bank"].total)
-    free = threading.Event()
-    helper = threading.Thread(target=lambda: (run.digest(), free.set()))
-    helper.start()
-    helper.join(5)
-    assert free.is_set(), "the run's lock is still held"
-    before = run.position
-    assert run.submit(Pay(account="a", amount=31)).position == before + 1
-    with run.batch():
-        run.submit(Write(account="a", letter="l"))
-    fresh.refresh()
-    assert fresh.submit(Pay(account="a", amount=32)).position == before + 3
-    run.refresh()
-    assert run.state_bytes() == fresh.state_bytes() == store.run(name).state_bytes()
-    assert store.verify(name).ok
 
 
 @pytest.fixture(params=BACKENDS)
@@ -220,42 +179,6 @@ def test_batches_that_fail_are_as_if_they_had_never_been_begun(domain: Domain) -
 
 # -- interrupts -------------------------------------------------------------------------------------------------------
 
-READS: dict[str, Callable[[LiveRun], Any]] = {
-    "checkpoint": lambda run: run.checkpoint(),
-    "refresh": lambda run: run.refresh(),
-    "digest": lambda run: run.digest(),
-}
-
-
-def struck(store: Store, name: str, act: Callable[[LiveRun], Any], place: int) -> bool:
-    """Interrupt an act at a place; the run must be wholly before it or wholly after it. Return whether there was such a
-    place."""
-    run = store.run(name)
-    fill(run)
-    run.checkpoint()
-    run.submit(Open(account="c"))
-    before = run.state_bytes()
-    strike = Strike(place)
-    try:
-        with strike:
-            act(run)
-    except KeyboardInterrupt:
-        assert strike.fired
-    else:
-        assert not strike.fired, f"an interrupt was swallowed in {strike.where}"
-        return False
-    store_says = store.run(name, start="genesis")
-    assert run.state_bytes() == store_says.state_bytes(), strike.where
-    assert run.position == store_says.position, strike.where
-    if run.state_bytes() != before:
-        assert run.position in (13, 14, 15), strike.where  # all of the act's events, whichever act it was
-    if "b" not in run.ask(lambda state: dict(state.parts["bank"].accounts.rows)):
-        run.submit(Open(account="b"))
-    run.checkpoint()
-    assert store.run(name).state_bytes() == run.state_bytes(), strike.where
-    same_from_now_on(store, run, name)
-    return True
-
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -266,43 +189,9 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("act", [*ACTS, *READS])
 def test_an_interrupt_at_any_place_is_wholly_before_or_wholly_after(act: str, tmp_path: Path, impatient: None) -> None:
     """G6: struck by a signal anywhere in our code, the run, its journal and what comes next are as if it had struck
-    before the command, or after it. Every seventh place here; all of them in the sweep."""
+    before the command, or after it. Every seventh place here; all of them in the sweep of interrupts."""
     store = toy_store(tmp_path / "refold.db")
     for number in itertools.count():
         if not struck(store, f"r{number}", {**ACTS, **READS}[act], number * 7 + sum(map(ord, act)) % 7):
             break
     assert number > 2
-
-
-@pytest.mark.sweep
-@pytest.mark.parametrize("act", [*ACTS, *READS])
-def test_sweep_of_interrupts(act: str, tmp_path: Path, impatient: None) -> None:
-    """G6: the same at every single place."""
-    store = toy_store(tmp_path / "refold.db")
-    for number in itertools.count():
-        if not struck(store, f"r{number}", {**ACTS, **READS}[act], number):
-            break
-    print(f"{act}: {number} places")
-
-
-@pytest.mark.sweep
-@pytest.mark.parametrize("domain", DOMAINS, ids=str)
-def test_sweep_of_interrupts_in_a_life(domain: Domain, tmp_path: Path, impatient: None) -> None:
-    """G6: a run struck again and again at random, each time compared with the journal, for as long as it may take."""
-    for seed in seeds():
-        random = Random(seed)
-        store = domain.store(tmp_path / f"{seed}.db")
-        run = store.run("r")
-        for _ in range(60):
-            strike = Strike(int(random.expovariate(1 / 400)))
-            try:
-                with strike:
-                    play(domain, random, run, 3)
-                    run.checkpoint()
-            except KeyboardInterrupt:
-                pass
-            fresh = store.run("r", start="genesis")
-            assert run.state_bytes() == fresh.state_bytes(), strike.where
-            assert store.run("r").state_bytes() == fresh.state_bytes(), strike.where
-        assert store.verify("r").ok
-        store.close()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import sqlite3
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from random import Random
@@ -14,7 +13,7 @@ import pytest
 from engine.open_store import Store
 from tests.engine.kit import raw
 from tests.guarantees.domain import DOMAINS, Domain, play, probe
-from tests.guarantees.sweep import seeds
+from tests.guarantees.flipped import flip_checkpoint, make_checkpoints, stored_checkpoints
 
 Answers = tuple[str, list[str], list[str], int]
 
@@ -29,12 +28,7 @@ def domain(request: pytest.FixtureRequest) -> Domain:
 def path(domain: Domain, tmp_path: Path) -> Path:
     """A store with a full checkpoint, two deltas on it, another full one, a delta, and a tail."""
     path = tmp_path / "refold.db"
-    with domain.store(path) as store:
-        run = store.run("r")
-        for seed, full in enumerate([True, False, False, True, False]):
-            play(domain, Random(seed), run, 12)
-            run.checkpoint(full=full)
-        play(domain, Random(9), run, 5)
+    make_checkpoints(domain, path)
     return path
 
 
@@ -95,43 +89,16 @@ def test_cutting_one_anywhere_changes_no_answer(domain: Domain, path: Path) -> N
         changed(path, position, state)
 
 
-def flips(state: bytes, random: Random | None) -> Iterator[bytes]:
-    """Yield the state with one bit flipped: every one, or sixty of them."""
-    bits = range(8 * len(state))
-    for bit in bits if random is None else sorted(random.sample(bits, 60)):
-        damaged = bytearray(state)
-        damaged[bit // 8] ^= 1 << bit % 8
-        yield bytes(damaged)
-
-
-def flip_all(domain: Domain, path: Path, random: Random | None) -> int:
-    """Flip bits of every checkpoint; return how many."""
-    count = 0
+def test_flipping_a_bit_of_one_changes_no_answer(domain: Domain, path: Path) -> None:
+    """G8: no flipped bit of a checkpoint is ever served; sixty of each here, all of them in the sweep of rows."""
+    random = Random(17)
     with domain.store(path) as store:
         expected = store.run("r").digest()
-        recorder = store.checkpoints._recorder
-        for position in store.checkpoints.positions("r"):
-            found = recorder.read("r", position)
-            assert found is not None
-            for damaged in flips(found[1], random):
-                recorder.put("r", position, found[0], damaged, (position,))
-                for view in (store.view("r"), store.view("r", at=position)):
-                    assert position in {at for at, _ in view.report.rejected} or view.report.used > position  # type: ignore[operator]
-                assert store.view("r").digest() == expected
-                count += 1
-            recorder.put("r", position, *found, (position,))
-    return count
-
-
-def test_flipping_a_bit_of_one_changes_no_answer(domain: Domain, path: Path) -> None:
-    """G8: no flipped bit of a checkpoint is ever served; sixty of each here, all of them in the sweep."""
-    assert flip_all(domain, path, Random(17)) == 300
-
-
-@pytest.mark.sweep
-def test_sweep_of_flipped_bits(domain: Domain, path: Path) -> None:
-    """G8: the same for every bit of every checkpoint."""
-    print(f"{domain}: {flip_all(domain, path, None)} bits")
+        checkpoints = stored_checkpoints(store)
+        assert len(checkpoints) == 5
+        for checkpoint in checkpoints:
+            for bit in random.sample(range(8 * len(checkpoint.stored)), 60):
+                flip_checkpoint(store, expected, checkpoint, bit)
 
 
 def test_checkpoints_of_another_age_change_no_answer(domain: Domain, path: Path, tmp_path: Path) -> None:
@@ -171,27 +138,3 @@ def test_a_table_of_checkpoints_that_is_gone_or_foreign_changes_no_answer(domain
             play(domain, Random(1), run, 2)
             assert store.run("r").digest() == run.digest()
             expected = run.digest()
-
-
-@pytest.mark.sweep
-def test_sweep_of_checkpoints_at_random(domain: Domain, tmp_path: Path) -> None:
-    """G8: runs that checkpoint, lose and damage checkpoints at random agree with the fold from nothing throughout."""
-    for seed in seeds():
-        random = Random(seed)
-        store = domain.store("memory:")
-        run = store.run("r")
-        for _ in range(60):
-            play(domain, random, run, 3)
-            if random.randrange(2):
-                run.checkpoint(full=random.randrange(5) == 0)
-            positions = store.checkpoints.positions("r")
-            if positions and random.randrange(4) == 0:
-                position = random.choice(list(positions))
-                found = store.checkpoints._recorder.read("r", position)
-                assert found is not None
-                damaged = next(flips(found[1], random))
-                store.checkpoints._recorder.put("r", position, found[0], damaged, (position,))
-            if random.randrange(3) == 0:
-                run = store.run("r")
-            fresh = store.run("r", start="genesis")
-            assert run.digest() == store.run("r").digest() == fresh.digest()

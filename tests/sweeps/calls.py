@@ -31,7 +31,7 @@ from tests.sweeps.kill import small_wal
 from tests.sweeps.script import Act, Player, Script, script, world_of
 from tests.toy import Open
 
-__all__ = ["KINDS", "SWEEP", "Fault", "Kind"]
+__all__ = ["KINDS", "SWEEP", "Fault", "Kind", "impatient"]
 
 TOO_LONG_S: Final = 3
 
@@ -212,23 +212,34 @@ _SCRIPTED: Final = (
 VERBS: Final = (*(f"{name} {step}" for name, step in _SCRIPTED), *_READING)
 
 
+PARTS: Final = 6
+"""Into how many chunks the calls of a verb are dealt, where every call may fail."""
+_CHUNKS: Final = tuple(
+    (verb, kind, part, parts)
+    for verb in VERBS
+    for kind in KINDS
+    for parts in (PARTS if kind.where == "any" else 1,)
+    for part in range(parts)
+)
+
+
 class CallsSweep:
-    """A chunk is one verb and one kind of fault: every call of it."""
+    """A chunk is one verb and one kind of fault: every call of it, or every sixth from one on."""
 
     name = "calls"
     weight = 0.15
-    round_size = len(VERBS) * len(KINDS)
+    round_size = len(_CHUNKS)
 
     def chunk(self, number: int, folder: Path, at_most: int | None = None) -> Tally:
         seed, place = divmod(number, self.round_size)
-        verb, kind = VERBS[place // len(KINDS)], KINDS[place % len(KINDS)]
+        verb, kind, part, parts = _CHUNKS[place]
         if verb in _READING:
             made, step = _with_reading(verb), 0
         else:
             name, _, step_text = verb.rpartition(" ")
             made, step = script(name, 100 + seed), int(step_text)
         tally = Tally()
-        with small_wal(seed_of("calls", number).choice((None, 2))), _impatient():
+        with small_wal(seed_of("calls", seed, verb).choice((None, 2))), impatient():  # the same for all kinds and parts
             start = folder / "start"
             start.mkdir()
             made.prepare(start)
@@ -237,7 +248,8 @@ class CallsSweep:
                 before.play(start, lambda _: None)
             where = folder / "store"
             count = self._once(made, step, kind, 0, start, where)[0]
-            for index in chosen(count, at_most, seed_of("calls", number)):
+            mine = range(part, count, parts)
+            for index in (mine[place] for place in chosen(len(mine), at_most, seed_of("calls", number))):
                 _, place_of, problems = self._once(made, step, kind, index + 1, start, where)
                 tally.points += 1
                 tally.notes[kind.name] += 1
@@ -272,7 +284,7 @@ class CallsSweep:
 
 
 @contextmanager
-def _impatient() -> Iterator[None]:
+def impatient() -> Iterator[None]:
     """Let a lock that is never given back be found out soon."""
     before = backend.BUSY_TIMEOUT_S
     backend.BUSY_TIMEOUT_S = 1.0  # type: ignore[misc]

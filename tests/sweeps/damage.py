@@ -4,6 +4,10 @@ never accept an answer that is neither the one from before nor a typed error or 
 An answer is all that anyone can ask: the runs, their states at their ends and in between, their histories, exports and
 verdicts, and what a live handle of them holds. Asking must not change the file. Where checkpoints lie is no such
 answer: they cost time only.
+
+Most bits of a small store lie in empty space. Where everything that SQL can read is as before, rows, indexes, marks
+and SQLite's own check of its pages, the answers are as before too: there one flip in sixteen is asked about, elsewhere
+all.
 """
 
 from __future__ import annotations
@@ -14,6 +18,8 @@ import random
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,15 +27,20 @@ from engine.core.decider import Model
 from engine.core.errors import EngineError
 from engine.doctor import diagnose, salvage
 from engine.open_store import Store, open_store
-from tests.sweeps.harness import Tally, chosen, seed_of
+from tests.sweeps.harness import Tally, chosen, scratch, seed_of
 from tests.sweeps.kill import prepared
-from tests.sweeps.script import Script, script
+from tests.sweeps.script import Script, content_of, script
 
 __all__ = ["SWEEP", "Answers", "answers", "compare"]
 
 FLIPS_A_CHUNK: Final = 4096
 SALVAGE_EVERY: Final = 4
+ASKED_THOUGH_UNSEEN: Final = 16
+HEADER_BYTES: Final = 100
+"""The start of the file, which we read ourselves; all damage there is asked about."""
 TOO_LONG_S: Final = 10
+STORES: Final = (("tasks", 14), ("delete", 1), ("checkpoint", 2), ("import", 3), ("fork", 4), ("export", 5))
+"""Scripts and seeds whose stores are damaged, one after another; the first, a run of agents' tasks, is a round."""
 
 Answers = dict[str, Any]
 
@@ -166,87 +177,118 @@ def _others(size: int, dice: random.Random) -> list[Damage]:
     return made
 
 
+@dataclass(frozen=True, slots=True)
+class _Store:
+    """A store to be damaged: its script, its bytes, and the stretches of bits that are a chunk each."""
+
+    made: Script
+    files: dict[str, bytes]
+    stretches: list[tuple[str, int, int]]
+
+    @property
+    def chunks(self) -> int:
+        return 1 + len(self.stretches)
+
+
+@cache
+def _store(seed: int) -> _Store:
+    turn, which = divmod(seed, len(STORES))
+    name, first = STORES[which]
+    made = script(name, first + turn * len(STORES))
+    with scratch() as folder:
+        where = prepared(made, folder / "store", live=False)
+        made.play(where, lambda _: None)
+        files = {path.name: path.read_bytes() for path in sorted(where.glob("refold.db*"))}
+    stretches = [
+        (name, low, min(low + FLIPS_A_CHUNK, 8 * len(data)))
+        for name, data in files.items()
+        for low in range(0, 8 * len(data), FLIPS_A_CHUNK)
+    ]
+    seed_of("damage", seed).shuffle(stretches)
+    return _Store(made, files, stretches)
+
+
 class DamageSweep:
-    """A round is one store: chunk 0 of it the coarse ways, the others a stretch of bits each, in shuffled order."""
+    """Store after store: first the coarse ways, then a stretch of bits a chunk, in shuffled order. All chunks of the
+    first store are a round."""
 
     name = "damage"
-    weight = 0.25
-    round_size = None
+    weight = 0.15
+
+    @property
+    def round_size(self) -> int | None:
+        return _store(0).chunks
 
     def chunk(self, number: int, folder: Path, at_most: int | None = None) -> Tally:
-        part, made, files = self._find(number, folder)
+        seed, part = 0, number
+        while part >= _store(seed).chunks:
+            part -= _store(seed).chunks
+            seed += 1
+        there = _store(seed)
         tally = Tally()
-        sizes = [(path, path.stat().st_size) for path in files]
-        stretches = [
-            (path, low, min(low + FLIPS_A_CHUNK, size * 8))
-            for path, size in sizes
-            for low in range(0, size * 8, FLIPS_A_CHUNK)
-        ]
-        seed_of("damage", made.seed).shuffle(stretches)
         if part == 0:
-            plan = [(path, _others(size, seed_of("damage", number))) for path, size in sizes]
+            plan = [(name, _others(len(data), seed_of("damage", number))) for name, data in there.files.items()]
         else:
-            path, low, high = stretches[part - 1]
-            plan = [(path, _flips(low, high))]
-        for path, damages in plan:
-            dice = seed_of("damage", number, path.name)
+            name, low, high = there.stretches[part - 1]
+            plan = [(name, _flips(low, high))]
+        for name, damages in plan:
+            dice = seed_of("damage", number, name)
             picked = [damages[index] for index in chosen(len(damages), at_most, dice)]
-            title = f"damage chunk {number} ({made.name}, seed {made.seed}) {path.name}"
-            self._try_all(path, files, picked, made, tally, title)
+            title = f"damage chunk {number} ({there.made.name}, seed {there.made.seed}) {name}"
+            self._try_all(folder / name, there, picked, 1 if part == 0 else SALVAGE_EVERY, tally, title)
         return tally
 
-    def _find(self, number: int, folder: Path) -> tuple[int, Script, list[Path]]:
-        """Return the part within its round, the script of the round, and its files as it left them."""
-        seed = 0
-        while True:
-            name = ("delete", "tasks", "checkpoint", "import", "fork", "export")[seed % 6]
-            made = script(name, seed)
-            where = folder / str(seed)
-            prepared(made, where, live=False)
-            made.play(where, lambda _: None)
-            files = [path for path in sorted(where.iterdir()) if path.name.startswith("refold.db")]
-            parts = 1 + sum(-(-path.stat().st_size * 8 // FLIPS_A_CHUNK) for path in files)
-            if number < parts:
-                return number, made, files
-            number -= parts
-            seed += 1
-
     def _try_all(
-        self, path: Path, files: list[Path], damages: list[Damage], made: Script, tally: Tally, title: str
+        self, path: Path, there: _Store, damages: list[Damage], salvage_every: int, tally: Tally, title: str
     ) -> None:
-        whole = {file: file.read_bytes() for file in files}
-        store = files[0]
-        with made.open(store.parent) as opened:
-            known = {summary.run: summary.position for summary in opened.runs()}
+        made, folder = there.made, path.parent
+        whole = {folder / name: data for name, data in there.files.items()}
+        store = folder / "refold.db"
         _put(whole)
-        before = answers(store, made.model, known, read_only=False)
-        with made.open(store.parent) as opened:
-            before["hidden"] = {head.run_id for head in opened._backend.commits.heads() if head.hidden}
-            for run, position in known.items():
-                before[f"{run} prefix"] = {at: opened.view(run, at=at).digest() for at in range(position + 1)}
-        _put(whole)
-        assert not any(isinstance(said, EngineError) for said in before.values()), "the undamaged store has errors"
+        before = _before(store, made, whole)
+        content = content_of(store)
+        asked = 0
         for count, damage in enumerate(damages):
             data = bytearray(whole[path])
             damage.apply(data)
             damaged = {**whole, path: bytes(data)}
             _put(damaged)
+            tally.points += 1
+            beyond = len(data) == len(whole[path]) and data[:HEADER_BYTES] == whole[path][:HEADER_BYTES]
+            if beyond and count % ASKED_THOUGH_UNSEEN and content_of(store) == content:
+                tally.notes["not to be seen"] += 1
+                continue
+            asked += 1
             problems = []
             after: Answers = {}
             try:
                 with within(TOO_LONG_S):
-                    after = answers(store, made.model, known, read_only=count % 2 == 1)
+                    after = answers(store, made.model, before["known"], read_only=asked % 2 == 1)
                 problems = compare(before, after)
                 tally.notes["opening refused" if "open" in after else "opened"] += 1
             except Exception as error:
                 problems.append(_untyped(error))
-            if count % SALVAGE_EVERY == 0:
+            if asked % salvage_every == 0:
                 tally.notes["salvaged"] += 1
                 problems += _salvaged(store, made, before, after)
-            tally.points += 1
             if path.read_bytes() != damaged[path]:
                 problems.append("asking changed the file")
             tally.violations += [f"{title}, {damage.title}: {problem}" for problem in problems]
+
+
+def _before(store: Path, made: Script, whole: dict[Path, bytes]) -> Answers:
+    """Return what the undamaged store says, and what else is to be known of it."""
+    with made.open(store.parent) as opened:
+        known = {summary.run: summary.position for summary in opened.runs()}
+    _put(whole)
+    before = answers(store, made.model, known, read_only=False)
+    with made.open(store.parent) as opened:
+        before["hidden"] = {head.run_id for head in opened._backend.commits.heads() if head.hidden}
+        for run, position in known.items():
+            before[f"{run} prefix"] = {at: opened.view(run, at=at).digest() for at in range(position + 1)}
+    _put(whole)
+    assert not any(isinstance(said, EngineError) for said in before.values()), "the undamaged store has errors"
+    return {**before, "known": known}
 
 
 def _salvaged(store: Path, made: Script, before: Answers, after: Answers) -> list[str]:

@@ -1,18 +1,17 @@
-"""What every sweep is, and how it is run: an endless row of numbered chunks of points, claimed one by one until the
-time is used up. It must never lose count: what was tried is written down after every chunk, so that the next sweep goes
-on where this one stopped.
+"""What every sweep is: an endless row of numbered chunks of points, each the same whenever and wherever it is run.
+
+A chunk must never depend on the one before it, on the clock or on the machine: its number alone says what it tries, so
+that what failed can be seen again.
 """
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
-import json
 import os
 import random
 import shutil
 import tempfile
-import time
+import traceback
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,11 +20,10 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-__all__ = ["ROOT", "Sweep", "Tally", "chosen", "claim", "keep", "read_states", "run_chunk", "scratch", "seed_of"]
+__all__ = ["ROOT", "Sweep", "Tally", "chosen", "run_chunk", "scratch", "seed_of", "sweep_up"]
 
 ROOT: Final = Path(__file__).resolve().parents[2]
-STATE: Final = ROOT / ".sweep"
-VIOLATIONS_KEPT: Final = 50
+_PREFIX: Final = "refold-sweep-"
 
 
 @dataclass(slots=True)
@@ -38,7 +36,13 @@ class Tally:
     violations: list[str] = field(default_factory=list)
 
     def to_json(self) -> dict[str, Any]:
+        """Return it as plain values."""
         return {"points": self.points, "notes": dict(self.notes), "violations": self.violations}
+
+    @classmethod
+    def from_json(cls, told: dict[str, Any]) -> Tally:
+        """Return the tally that :meth:`to_json` gave."""
+        return cls(told["points"], Counter(told["notes"]), list(told["violations"]))
 
 
 class Sweep(Protocol):
@@ -67,114 +71,56 @@ def chosen(count: int, at_most: int | None, dice: random.Random) -> list[int]:
     return [dice.randrange(low, high) for low, high in pairwise(edges)]
 
 
+def _place() -> Path:
+    """Return where scratch folders are: in memory where there is such a place. A killed process leaves the same files
+    on any file system, and power losses are built from a recording."""
+    memory = Path("/dev/shm")
+    return memory if memory.is_dir() and os.access(memory, os.W_OK) else Path(tempfile.gettempdir())
+
+
 @contextmanager
 def scratch() -> Iterator[Path]:
-    """Give an empty folder, in memory where there is such a place: a killed process leaves the same files on any file
-    system, and power losses are built from a recording."""
-    memory = Path("/dev/shm")
-    where = memory if memory.is_dir() and os.access(memory, os.W_OK) else None
-    folder = Path(tempfile.mkdtemp(prefix="refold-sweep-", dir=where)).resolve()
+    """Give an empty folder that is gone after the block."""
+    folder = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-", dir=_place())).resolve()
     try:
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
+def sweep_up() -> None:
+    """Remove the scratch folders of processes that are no more: one that was killed cannot do it itself."""
+    for folder in _place().glob(f"{_PREFIX}*-*"):
+        owner = folder.name[len(_PREFIX) :].partition("-")[0]
+        if owner.isdigit() and not _lives(int(owner)):
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _lives(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
 def run_chunk(sweep: Sweep, number: int, at_most: int | None = None) -> Tally:
-    """Run one chunk in a folder of its own; an exception of the sweep itself is a violation too."""
+    """Run one chunk in a folder of its own. An assertion that fails ends it and is a violation; so is an exception of
+    the sweep itself."""
     with scratch() as folder:
         try:
             return sweep.chunk(number, folder, at_most)
         except Exception as error:
-            import traceback
-
-            where = traceback.extract_tb(error.__traceback__)[-1]
-            problem = f"the sweep itself failed: {type(error).__name__}: {error} at {where.name}:{where.lineno}"
-            return Tally(violations=[f"{sweep.name} chunk {number}: {problem}"])
+            return Tally(violations=[f"{sweep.name} chunk {number}: {_told(error)}"])
 
 
-# -- what was tried so far
-# ----------------------------------------------------------------------------------------------
-
-
-def _code() -> str:
-    """Return a name for the code under test: a change of it starts every sweep anew."""
-    hasher = hashlib.sha256()
-    for folder in ("engine", "projections", "tests/sweeps"):
-        for path in sorted((ROOT / folder).rglob("*.py")):
-            hasher.update(path.relative_to(ROOT).as_posix().encode() + b"\0" + path.read_bytes())
-    return hasher.hexdigest()[:12]
-
-
-@contextmanager
-def _state(name: str) -> Iterator[dict[str, Any]]:
-    """Read a sweep's state, and write what the block made of it; other processes wait meanwhile."""
-    STATE.mkdir(exist_ok=True)
-    with (STATE / f"{name}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        path = STATE / f"{name}.json"
-        try:
-            state = json.loads(path.read_text())
-        except (OSError, ValueError):
-            state = {}
-        code = _code()
-        if state.get("code") != code:
-            state = {"code": code, "next": 0, "claimed": [], "points": 0, "seconds": 0.0, "notes": {}, "violations": []}
-        yield state
-        made = path.with_suffix(".new")
-        made.write_text(json.dumps(state, indent=1))
-        made.replace(path)
-
-
-def claim(name: str) -> int:
-    """Return the number of the next chunk that nobody has tried under this code."""
-    with _state(name) as state:
-        number: int = state["next"]
-        state["next"] += 1
-        state["claimed"].append(number)
-        return number
-
-
-def give_back(name: str, number: int) -> None:
-    """Forget a claim whose chunk was not finished; it will not be tried again before its seed comes round."""
-    with _state(name) as state:
-        state["claimed"] = [other for other in state["claimed"] if other != number]
-
-
-def keep(name: str, number: int, tally: Tally, seconds: float) -> None:
-    """Add a finished chunk to what was tried."""
-    with _state(name) as state:
-        state["claimed"] = [other for other in state["claimed"] if other != number]
-        state["points"] += tally.points
-        state["seconds"] += seconds
-        notes = Counter(state["notes"])
-        notes.update(tally.notes)
-        state["notes"] = dict(notes)
-        state["violations"] = [*state["violations"], *tally.violations][:VIOLATIONS_KEPT]
-
-
-def read_states() -> dict[str, dict[str, Any]]:
-    """Return what every sweep has tried under this code."""
-    code = _code()
-    states = {}
-    for path in sorted(STATE.glob("*.json")):
-        state = json.loads(path.read_text())
-        if state.get("code") == code:
-            states[path.stem] = state
-    return states
-
-
-def sweep_until(sweep: Sweep, deadline: float) -> Tally:
-    """Run chunk after chunk until ``deadline`` on the monotonic clock; return the sum. At least one is run."""
-    total = Tally()
-    while True:
-        number = claim(sweep.name)
-        began = time.monotonic()
-        tally = run_chunk(sweep, number)
-        now = time.monotonic()
-        keep(sweep.name, number, tally, now - began)
-        total.points += tally.points
-        total.notes.update(tally.notes)
-        total.violations += tally.violations
-        if now + (now - began) / 2 > deadline or len(total.violations) >= VIOLATIONS_KEPT:
-            return total
+def _told(error: Exception) -> str:
+    frames = traceback.extract_tb(error.__traceback__)
+    ours = next((frame for frame in reversed(frames) if str(ROOT) in frame.filename), frames[-1])
+    where = f"{Path(ours.filename).name}:{ours.lineno} {ours.name}"
+    if isinstance(error, AssertionError):
+        return f"{str(error) or ours.line} ({where})"
+    notes = "".join(f"; {note}" for note in getattr(error, "__notes__", ()))
+    return f"the sweep itself failed: {type(error).__name__}: {error}{notes} ({where})"

@@ -1,10 +1,16 @@
 """Kill at every fault point: a workload dies by SIGKILL before and after each system call that touches its files, and
-the store is opened again. It must never count a point at which nothing was killed.
+the store is opened again. It must never count a point at which the process was not stopped.
+
+A process that is stopped at a system call and killed there leaves its files as they are while it stands still: nobody
+else writes them, and the kernel writes nothing on its behalf. So one play of a script, stopped at every call, shows
+what a kill leaves at each of them; disks that are the same, bit by bit and acknowledgement by acknowledgement, are
+opened once. Some points of every script are killed in earnest, each in a play of its own.
 """
 
 from __future__ import annotations
 
 import os
+import random
 import shutil
 import signal
 import sqlite3
@@ -13,7 +19,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 from engine.store.sqlite_connections import Pool
 from tests.sweeps.harness import Tally, chosen, seed_of
@@ -29,6 +35,10 @@ WRITING: Final = (
 """The calls that can change what is on disk."""
 
 forbidden = cache(why_forbidden)
+
+
+KILLED_IN_EARNEST: Final = 2
+"""Of every script so many points."""
 
 
 class KillSweep:
@@ -50,13 +60,19 @@ class KillSweep:
                 tally.notes[f"by timer, since the kernel forbids tracing: {reason}"] += 1
                 _by_timer(made, start, where, tally, dice.random, 40 if at_most is None else at_most)
                 return tally
-            count = _count(made, start, where)
-            for point in chosen(2 * count, at_most, dice):
+            points = _snapshots(made, start, where, at_most, dice)
+            for (done, files), same in points.items():
+                _put(files, where)
+                tally.points += len(same)
+                tally.notes["disks"] += 1
+                title = f"kill chunk {number} ({made.name}, seed {made.seed}) points {_some(same)}"
+                tally.violations += [f"{title}: {problem}" for problem in examine(made, where, done)]
+            every = sorted(point for same in points.values() for point in same)
+            for point in dice.sample(every, min(KILLED_IN_EARNEST, len(every))):
                 _fresh(start, where)
                 done = _killed(made, where, point)
-                tally.points += 1
-                tally.notes[made.name] += 1
-                title = f"kill chunk {number} ({made.name}, seed {made.seed}) point {point}"
+                tally.notes["killed in earnest"] += 1
+                title = f"kill chunk {number} ({made.name}, seed {made.seed}) killed at point {point}"
                 tally.violations += [f"{title}: {problem}" for problem in examine(made, where, done)]
         return tally
 
@@ -118,36 +134,77 @@ def _fresh(start: Path, where: Path) -> None:
 
 
 class acknowledged:
-    """A pipe on which a child says how many steps are done. ``count`` reads it once the child is dead."""
+    """A pipe on which a child says how many steps are done. ``count`` reads it once the child is dead, ``so_far`` while
+    it stands still."""
 
     def __init__(self) -> None:
         self._reading, self.writing = os.pipe()
+        self._said = 0
 
     def say(self, _: int) -> None:
         """Say, in the child, that one more step is done."""
         os.write(self.writing, b".")
 
+    def so_far(self) -> int:
+        """Return what was said up to now."""
+        os.set_blocking(self._reading, False)
+        try:
+            while piece := os.read(self._reading, 4096):
+                self._said += len(piece)
+        except BlockingIOError:
+            pass
+        return self._said
+
     def count(self) -> int:
         """Return what was said, and release the pipe."""
         os.close(self.writing)
-        said = b""
+        os.set_blocking(self._reading, True)
         while piece := os.read(self._reading, 4096):
-            said += piece
+            self._said += len(piece)
         os.close(self._reading)
-        return len(said)
+        return self._said
 
 
-def _count(made: Script, start: Path, where: Path) -> int:
-    """Return how many watched calls the script makes when nothing happens to it."""
+Files: TypeAlias = tuple[tuple[str, bytes], ...]
+"""What lies in a folder: names and bytes."""
+
+
+def _snapshots(
+    made: Script, start: Path, where: Path, at_most: int | None, dice: random.Random
+) -> dict[tuple[int, Files], list[int]]:
+    """Play a script, stopping before (even points) and after (odd points) each call; return what a kill leaves: (steps
+    acknowledged, files) -> the points that leave just this."""
     _fresh(start, where)
     pipe = acknowledged()
+    left: dict[tuple[int, Files], list[int]] = {}
     with Traced(lambda: made.play(where, pipe.say), WRITING, str(where)) as traced:
-        count = 0
+        point = 0
         while traced.next_call() is not None:
-            count += 1
+            left.setdefault((pipe.so_far(), _files(where)), []).append(point)
+            traced.finish()
+            left.setdefault((pipe.so_far(), _files(where)), []).append(point + 1)
+            point += 2
     assert traced.status == 0, f"the undisturbed script failed: {traced.status}"
     assert pipe.count() == len(made.steps)
-    return count
+    if at_most is None:
+        return left
+    disks = list(left)
+    return {disks[index]: left[disks[index]] for index in chosen(len(disks), at_most, dice)}
+
+
+def _files(where: Path) -> Files:
+    return tuple((path.name, path.read_bytes()) for path in sorted(where.iterdir()))
+
+
+def _put(files: Files, where: Path) -> None:
+    shutil.rmtree(where, ignore_errors=True)
+    where.mkdir()
+    for name, data in files:
+        (where / name).write_bytes(data)
+
+
+def _some(points: list[int]) -> str:
+    return str(points[0]) if len(points) == 1 else f"{points[0]} and {len(points) - 1} like it"
 
 
 def _killed(made: Script, where: Path, point: int) -> int:

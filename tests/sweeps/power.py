@@ -33,6 +33,8 @@ __all__ = ["SWEEP", "Disk", "Op", "cuts", "record"]
 
 SECTOR: Final = 512
 MIXTURES: Final = 12
+READ_ANEW: Final = 0.03
+"""The part of the disks whose store is read and gone on with though one of the same content was found sound."""
 
 
 @dataclass(slots=True)
@@ -293,6 +295,7 @@ class PowerSweep:
         title: str,
     ) -> None:
         seen: set[bytes] = set()
+        known: set[object] = set()
         moments = list(cuts(ops))
         for at in (moments[index] for index in chosen(len(moments), at_most, dice)):
             disk = Disk(start)
@@ -303,15 +306,25 @@ class PowerSweep:
             for index in chosen(len(states), some, dice):
                 files, stands_for = states[index]
                 tally.notes["stands for"] += stands_for
-                mark = hashlib.sha256(repr((disk.done, sorted(files.items()))).encode()).digest()
+                mark = _mark(disk.done, files)
                 if mark in seen:
                     continue
                 seen.add(mark)
                 _build(where, files, dice)
                 tally.points += 1
-                broken = examine(made, where, disk.done, go_on=dice.random() < 0.1)
+                anew = dice.random() < READ_ANEW
+                tally.notes["read anew"] += anew
+                broken = examine(made, where, disk.done, known=None if anew else known)
                 there = f"{title} ({made.name}, seed {made.seed}) cut {at} state {index}"
                 tally.violations += [f"{there}: {problem}" for problem in broken]
+
+
+def _mark(done: int, files: dict[str, bytes]) -> bytes:
+    """Return a short name for a disk and what was acknowledged of it."""
+    hasher = hashlib.sha256(repr((done, [(name, len(files[name])) for name in sorted(files)])).encode())
+    for name in sorted(files):
+        hasher.update(files[name])
+    return hasher.digest()
 
 
 def _build(where: Path, files: dict[str, bytes], dice: random.Random) -> None:

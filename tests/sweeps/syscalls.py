@@ -12,6 +12,7 @@ import resource
 import shutil
 import signal
 import sys
+from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -54,35 +55,43 @@ _SET_LOCK: Final = (6, 7, 37, 38)
 ATTEMPTS: Final = 40
 
 
+LASTING: Final = 9
+TURNS: Final = 1 + max(map(len, ERRORS.values()))
+
+
 class SyscallsSweep:
-    """A chunk is one script with one seed: every call, each with one of its errors, some going on for a while."""
+    """A chunk is one script with one seed: every call, each with one of its errors. In a round every call of every
+    script meets each of its errors once, and at least one of them for as long as nine calls."""
 
     name = "syscalls"
-    weight = 0.15
-    round_size = len(SCRIPTS)
+    weight = 0.1
+    round_size = len(SCRIPTS) * TURNS
 
     def chunk(self, number: int, folder: Path, at_most: int | None = None) -> Tally:
         names = list(SCRIPTS)
-        made = script(names[number % len(names)], 1000 + number // len(names))
-        dice = seed_of("syscalls", number)
+        seed, place = divmod(number, self.round_size)
+        turn, which = divmod(place, len(names))
+        made = script(names[which], 1000 + seed)
+        setting, dice = seed_of("syscalls", seed, which), seed_of("syscalls", seed, which, turn)
         tally = Tally()
-        with small_wal(dice.choice((None, 2, 7))):
-            start = prepared(made, folder / "start", live=dice.random() < 0.5)
+        with small_wal(setting.choice((None, 2, 7))):  # the same in every turn
+            start = prepared(made, folder / "start", live=setting.random() < 0.5)
             where = folder / "store"
             if (reason := forbidden()) is not None:
                 tally.notes[f"by file size limits, since the kernel forbids tracing: {reason}"] += 1
                 _by_limit(made, start, where, tally, 40 if at_most is None else at_most)
                 return tally
             calls = _listed(made, start, where)
-            for index in chosen(len(calls), at_most, dice):
-                error = dice.choice(ERRORS[calls[index]])
-                lasting = dice.choice((1, 1, 1, 9))
-                problems = _failed(made, start, where, index, error, lasting)
+            for place in chosen(len(calls), at_most, dice):
+                name, index = calls[place]
+                errors = ERRORS[name]
+                error = errors[turn] if turn < len(errors) else dice.choice(errors)
+                lasting = 1 if turn < len(errors) else LASTING
+                problems = _failed(made, start, where, name, index, error, lasting)
                 tally.points += 1
                 what = "short" if error == SHORT else errno.errorcode[error]
-                tally.notes[f"{calls[index]} {what}"] += 1
-                title = f"syscalls chunk {number} ({made.name}, seed {made.seed}) call {index} {calls[index]} {what}"
-                title += f" x{lasting}"
+                tally.notes[f"{name} {what}"] += 1
+                title = f"syscalls chunk {number} ({made.name}, seed {made.seed}) {name} {index} {what} x{lasting}"
                 tally.violations += [f"{title}: {problem}" for problem in problems]
         return tally
 
@@ -99,16 +108,18 @@ def _fresh(start: Path, where: Path) -> None:
     shutil.copytree(start, where)
 
 
-def _listed(made: Script, start: Path, where: Path) -> list[str]:
-    """Return the names of the calls that can fail, in order, of an undisturbed play."""
+def _listed(made: Script, start: Path, where: Path) -> list[tuple[str, int]]:
+    """Return the calls that can fail in an undisturbed play, in order: (name, which of that name)."""
     _fresh(start, where)
-    names = []
+    calls = []
+    count: Counter[str] = Counter()
     with Traced(lambda: _stubborn(made, where, lambda _: None, where.parent / "report"), WATCH, str(where)) as traced:
         while (call := traced.next_call()) is not None:
             if _may_fail(traced, call):
-                names.append(call.name)
+                calls.append((call.name, count[call.name]))
+                count[call.name] += 1
     assert traced.status == 0 and not _report(where), f"the undisturbed script failed: {_report(where)}"
-    return names
+    return calls
 
 
 def _report(where: Path) -> list[str]:
@@ -116,20 +127,18 @@ def _report(where: Path) -> list[str]:
     return path.read_text().splitlines() if path.exists() else []
 
 
-def _failed(made: Script, start: Path, where: Path, index: int, error: int, lasting: int) -> list[str]:
-    """Play the script with ``lasting`` calls of one name failing from the ``index``-th call on; return what broke."""
+def _failed(made: Script, start: Path, where: Path, name: str, index: int, error: int, lasting: int) -> list[str]:
+    """Play the script with ``lasting`` calls of a name failing from the ``index``-th on; return what broke."""
     _fresh(start, where)
     report = where.parent / "report"
     report.unlink(missing_ok=True)
     pipe = acknowledged()
-    seen, name = 0, ""
-    with Traced(lambda: _stubborn(made, where, pipe.say, report), WATCH, str(where)) as traced:
+    seen = 0
+    with Traced(lambda: _stubborn(made, where, pipe.say, report), (name,), str(where)) as traced:
         while (call := traced.next_call()) is not None:
             if not _may_fail(traced, call):
                 continue
-            if seen >= index and lasting and name in ("", call.name):
-                name = call.name
-                lasting -= 1
+            if index <= seen < index + lasting:
                 if error != SHORT:
                     traced.fail(error)
                 elif call.arguments[2] > 1:
