@@ -166,6 +166,22 @@ def test_a_record_goes_out_with_the_keys_that_it_came_with(record: dict[str, Any
     assert other.state.bytes() == bench.state.bytes()
 
 
+@given(node_records(), st.data())
+def test_any_optional_keys_may_be_lacking(record: dict[str, Any], data: st.DataObject) -> None:
+    """Whatever optional keys a node's record lacks, inside its parts too, it goes out without those, and with every
+    other."""
+    for name in sorted(record.keys() - {"id", "title", "description"}):
+        part = record[name]
+        inside = [part] if isinstance(part, dict) else part if name == "attempts" else []
+        for each in inside:
+            for key in sorted(each.keys() - {"number", "output", "kind", "value", "passed", "confidence"}):
+                if data.draw(st.booleans(), label=f"{name}.{key}"):
+                    del each[key]
+        if data.draw(st.booleans(), label=name):
+            del record[name]
+    assert TaskNode.from_json(json.loads(json.dumps(record))).to_json() == record
+
+
 def test_what_a_record_lacks_comes_when_it_says_something() -> None:
     """Keys that an imported record lacks are written as soon as they hold more than their default, and so is the
     outcome of a graph that goes on, or turns out otherwise, here."""
