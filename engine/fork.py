@@ -8,9 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from engine.core.errors import InvalidValue
+from engine.core.errors import BackendUnavailable, InvalidValue
 from engine.core.fields import check_id
-from engine.store import Checkpoints, Journal
+from engine.store import Checkpoints, Head, Journal
 from engine.store.journal import needed_by
 
 __all__ = ["Deleted", "Forked", "delete_run", "fork_run"]
@@ -70,25 +70,29 @@ def delete_run(journal: Journal, checkpoints: Checkpoints, run_id: str) -> Delet
     A run kept for its forks keeps its name: a new run of that name would be refused. With the last of its forks it
     goes too. Each run is one transaction; what a crash in between leaves, the next delete takes away.
     """
-    journal.existing_head(run_id)
-    forks = journal.forks_of(run_id)
-    needed = needed_by(forks)
-    _erase(journal, checkpoints, run_id, needed)
-    names = tuple(head.run_id for head in forks)
-    return Deleted(run_id, needed or 0, names, _release(journal, checkpoints))
+    tried: list[Head] | None = None
+    while True:  # a fork may be made meanwhile
+        journal.existing_head(run_id)
+        forks = journal.forks_of(run_id)
+        if forks == tried:
+            raise BackendUnavailable(f"run {run_id!r} cannot be deleted now", hint="try again", run=run_id)
+        tried, needed = forks, needed_by(forks)
+        if _erase(journal, checkpoints, run_id, needed):
+            names = tuple(head.run_id for head in forks)
+            return Deleted(run_id, needed or 0, names, _release(journal, checkpoints))
 
 
 def _release(journal: Journal, checkpoints: Checkpoints) -> tuple[str, ...]:
     """Take away what deleted runs hold that no fork needs any more; return those of which nothing is left."""
     released: list[str] = []
     while surplus := journal.surplus():  # a run that goes may be the last fork of another
-        for run_id, needed in surplus:
-            _erase(journal, checkpoints, run_id, needed)
-            if needed is None:
-                released.append(run_id)
+        gone = [(run_id, needed) for run_id, needed in surplus if _erase(journal, checkpoints, run_id, needed)]
+        if not gone:  # a fork was made meanwhile that needs them; the next delete looks again
+            break
+        released += [run_id for run_id, needed in gone if needed is None]
     return tuple(released)
 
 
-def _erase(journal: Journal, checkpoints: Checkpoints, run_id: str, needed: int | None) -> None:
+def _erase(journal: Journal, checkpoints: Checkpoints, run_id: str, needed: int | None) -> bool:
     checkpoints.delete(run_id, gte=0 if needed is None else needed + 1)  # first: they are nothing without the run
-    journal.shed(run_id, needed)
+    return journal.shed(run_id, needed)

@@ -19,6 +19,7 @@ from engine.core.errors import BackendUnavailable, Refused
 from engine.files import put_in_place
 from engine.rescue import rescue_lines
 from engine.savable import Behind, Plan, Savable, Saved
+from engine.store.journal import needed_by
 from engine.store.new_file import NewFile
 from engine.store.remains import Remains
 from engine.store.store_file import file_of
@@ -102,7 +103,7 @@ def _write(plan: Plan, made: Path, lines: Path, model: Model) -> tuple[tuple[Sav
             out.flush()
             os.fsync(out.fileno())
         for name in hidden:
-            new.journal.erase(name)
+            new.journal.shed(name, needed_by(new.journal.forks_of(name)))
     finally:
         new.close()
     return tuple(sorted(saved, key=lambda run: run.run)), any_behind

@@ -61,13 +61,18 @@ class CommitRecorder(Protocol):
         """Return (first seq, topic, state) of commits with ``gt < first <= lte``, in order of first seq."""
         ...
 
-    def create(self, head: Head) -> None:
-        """Insert the head of a run that has no commits of its own yet. Raises IntegrityError when the run exists."""
+    def create(self, head: Head, holding: tuple[int, bytes] | None) -> None:
+        """Insert the head of a fork, which has no commits of its own yet.
+
+        ``holding`` is (first seq, link) of the origin's row that holds the fork's position, None at 0. Raises
+        IntegrityError when the run exists, or the origin has no head or not this row, in one transaction: it may be
+        deleted at the same moment.
+        """
         ...
 
-    def erase(self, run_id: str, *, keep_until: int, hide: bool) -> None:
-        """Delete the commits after ``keep_until`` and the head, or with ``hide`` keep the head, hidden; one
-        transaction."""
+    def erase(self, run_id: str, *, needed: int | None) -> None:
+        """Delete the commits after ``needed`` and hide the head, or with None delete all commits and the head; one
+        transaction. Raises IntegrityError when there is no head, or some fork needs more."""
         ...
 
     def head(self, run_id: str) -> Head | None: ...

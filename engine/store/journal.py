@@ -88,8 +88,8 @@ class Journal:
             self._check_head(head)
         except CorruptJournal as error:
             again = self.head(head.run_id)
-            if again is None:
-                deleted = head.link != b""  # meanwhile; a head that was never there has no link
+            if again is None:  # deleted meanwhile; unless it is listed still, with a name that nobody can ask for
+                deleted = head.link != b"" and all(other.run_id != head.run_id for other in self.heads())
                 return None if deleted else error
             return None if again.hidden or again.position > head.position else error  # a writer goes on meanwhile
         except SchemaError:  # a newer refold wrote it: nothing is known against it
@@ -312,15 +312,17 @@ class Journal:
             )
         # A position at or before the run's own origin belongs to the run it was forked from: name that one.
         segment = _segment_of(self.lineage(run_id), position)
-        link = segment.start
+        link, holding = segment.start, None
         if position > segment.low:
             commit, previous = self._holding(run_id, segment, position)
-            link = truncated(commit, position, previous).link
+            link, holding = truncated(commit, position, previous).link, (commit.first, commit.link)
         origin = Origin(segment.run_id, position, link)
         forked = Head(new_id, position, fork_genesis(new_id, origin), origin)
         try:
-            self._commits.create(forked)
+            self._commits.create(forked, holding)
         except IntegrityError:
+            if self.head(new_id) is None:
+                raise NotFound(f"run {run_id!r} was deleted meanwhile", hint="nothing was made", run=run_id) from None
             raise Conflict(f"run {new_id!r} exists", hint="choose another name for the fork", run=new_id) from None
         except DATABASE_ERRORS as error:
             raise translation_of(error, self._where) from error
@@ -332,20 +334,17 @@ class Journal:
             heads = self._commits.heads()
         return [head for head in heads if head.origin is not None and head.origin.run_id == run_id]
 
-    def erase(self, run_id: str) -> int:
-        """Delete a run; keep, hidden, what its forks still need. Return the last position kept, 0 for none.
+    def shed(self, run_id: str, needed: int | None) -> bool:
+        """Take away a run's commits after ``needed`` and hide it, or with None all of it, in one transaction.
 
-        Raises NotFound.
+        Returns False, and takes nothing, when the run is gone or a fork was made meanwhile that needs more.
         """
-        self.existing_head(run_id)
-        needed = needed_by(self.forks_of(run_id))
-        self.shed(run_id, needed)
-        return needed or 0
-
-    def shed(self, run_id: str, needed: int | None) -> None:
-        """Take away a run's commits after ``needed`` and hide it, or with None all of it, in one transaction."""
         with translated(self._where):
-            self._commits.erase(run_id, keep_until=needed or 0, hide=needed is not None)
+            try:
+                self._commits.erase(run_id, needed=needed)
+            except IntegrityError:
+                return False
+        return True
 
     def surplus(self) -> list[tuple[str, int | None]]:
         """Return the deleted runs that hold more than forks need, each with what is needed of it (None: nothing).

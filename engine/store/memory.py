@@ -55,19 +55,31 @@ class _MemoryCommits(_Indexed, POPOApplicationRecorder):
             insort(self._versions[run_id], first)
             self._heads[run_id] = head if known is None else replace(head, origin=known.origin)
 
-    def create(self, head: Head) -> None:
+    def create(self, head: Head, holding: tuple[int, bytes] | None) -> None:
+        assert head.origin is not None
+        origin = head.origin.run_id
         with self._database_lock:
             if head.run_id in self._heads:
                 raise IntegrityError(f"run {head.run_id} exists")
+            if origin not in self._heads or not (holding is None or self._has(origin, *holding)):
+                raise IntegrityError(f"run {origin} is not what it was")
             self._heads[head.run_id] = head
 
-    def erase(self, run_id: str, *, keep_until: int, hide: bool) -> None:
+    def _has(self, run_id: str, first: int, link: bytes) -> bool:
+        slot = self._stored_events_index[run_id].get(first)
+        return slot is not None and self._stored_events[slot].state.startswith(link)
+
+    def erase(self, run_id: str, *, needed: int | None) -> None:
         with self._database_lock:
-            for version in [version for version in self._versions[run_id] if version > keep_until]:
+            least = -1 if needed is None else needed
+            origins = [head.origin for head in self._heads.values() if head.origin is not None]
+            if run_id not in self._heads or any(o.run_id == run_id and o.position > least for o in origins):
+                raise IntegrityError(f"run {run_id} is not what it was")
+            for version in [version for version in self._versions[run_id] if version > (needed or 0)]:
                 slot = self._stored_events_index[run_id].pop(version)
                 self._stored_events[slot] = StoredEvent(run_id, version, "", b"")
                 self._versions[run_id].remove(version)
-            if hide:
+            if needed is not None:
                 self._heads[run_id] = replace(self._heads[run_id], hidden=True)
             else:
                 self._heads.pop(run_id, None)

@@ -71,10 +71,7 @@ class SqliteCommits(SQLiteApplicationRecorder):
         move: tuple[str, Sequence[Any]] = (self._first_head, (run_id, head.position, head.link))
         if after is not None:
             move = (self._next_head, (head.position, head.link, run_id, first - 1, after))
-        try:
-            self.datastore.write(((self.insert_events_statement, (run_id, first, topic, state)), move), changing=1)
-        except sqlite3.IntegrityError as error:
-            raise IntegrityError(error) from error
+        self._write((self.insert_events_statement, (run_id, first, topic, state)), move)
 
     def rows(
         self,
@@ -117,28 +114,40 @@ class SqliteCommits(SQLiteApplicationRecorder):
         rows = self.rows(str(originator_id), gt=gt, lte=lte, desc=desc, limit=limit)
         return [StoredEvent(str(originator_id), version, topic, state) for version, topic, state in rows]
 
-    def create(self, head: Head) -> None:
+    def create(self, head: Head, holding: tuple[int, bytes] | None) -> None:
         origin = head.origin
         assert origin is not None
-        values = (head.run_id, head.position, head.link, origin.run_id, origin.position, origin.link)
+        statement = (
+            f"INSERT INTO run_heads ({_HEAD}) SELECT ?,?,?,?,?,?,0 "
+            "WHERE EXISTS (SELECT 1 FROM run_heads WHERE run_id=?)"
+        )
+        values: list[Any] = [head.run_id, head.position, head.link, origin.run_id, origin.position, origin.link]
+        values.append(origin.run_id)
+        if holding is not None:
+            statement += (
+                f" AND EXISTS (SELECT 1 FROM {self.events_table_name} "
+                "WHERE originator_id=? AND originator_version=? AND substr(state, 1, ?)=?)"
+            )
+            values += [origin.run_id, holding[0], len(holding[1]), holding[1]]
+        self._write((statement, values))
+
+    def erase(self, run_id: str, *, needed: int | None) -> None:
+        others = "NOT EXISTS (SELECT 1 FROM run_heads AS fork WHERE fork.origin_run=? AND fork.origin_position>?)"
+        move = f"UPDATE run_heads SET hidden={HIDDEN}" if needed is not None else "DELETE FROM run_heads"
+        self._write(
+            (
+                f"DELETE FROM {self.events_table_name} WHERE originator_id=? AND originator_version>?",
+                (run_id, needed or 0),
+            ),
+            (f"{move} WHERE run_id=? AND {others}", (run_id, run_id, -1 if needed is None else needed)),
+        )
+
+    def _write(self, *statements: tuple[str, Sequence[Any]]) -> None:
+        """Run statements of which the last must change one row."""
         try:
-            self.datastore.write(((f"INSERT INTO run_heads ({_HEAD}) VALUES (?,?,?,?,?,?,0)", values),))
+            self.datastore.write(statements, changing=1)
         except sqlite3.IntegrityError as error:
             raise IntegrityError(error) from error
-
-    def erase(self, run_id: str, *, keep_until: int, hide: bool) -> None:
-        head = (
-            f"UPDATE run_heads SET hidden={HIDDEN} WHERE run_id=?" if hide else "DELETE FROM run_heads WHERE run_id=?"
-        )
-        self.datastore.write(
-            (
-                (
-                    f"DELETE FROM {self.events_table_name} WHERE originator_id=? AND originator_version>?",
-                    (run_id, keep_until),
-                ),
-                (head, (run_id,)),
-            )
-        )
 
     def head(self, run_id: str) -> Head | None:
         with self.datastore.transaction(commit=False) as c:

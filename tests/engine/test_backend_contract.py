@@ -99,7 +99,9 @@ def test_rows_are_a_slice_in_order(
     backend = connect(url_of(name, tmp_path_factory.mktemp("rows")))
     ordered = sorted(firsts)
     ends = [following - 1 for following in ordered[1:]] + [ordered[-1]]
-    backend.commits.create(Head("r", ordered[0] - 1, link(ordered[0] - 1), Origin("o", ordered[0] - 1, link(0))))
+    commit(backend, 1, run_id="o")
+    low = ordered[0] - 1
+    backend.commits.create(Head("r", low, link(low), Origin("o", low, link(0))), None)
     for first, last, before in zip(ordered, ends, [ordered[0] - 1, *ends], strict=False):
         commit(backend, first, last - first + 1, after=before)
     expected = [first for first in ordered if (gt is None or first > gt) and (lte is None or first <= lte)]
@@ -115,13 +117,42 @@ def test_rows_are_a_slice_in_order(
 def test_a_head_of_its_own(backend: Backend) -> None:
     """A run without commits of its own has a head with its origin; it cannot be made twice, and its first commit
     keeps the origin."""
+    commit(backend, 1, 5)
     forked = Head("fork", 5, link(77), Origin("r", 5, link(5)))
-    backend.commits.create(forked)
+    backend.commits.create(forked, (1, b"state"))
     assert backend.commits.head("fork") == forked
     with pytest.raises(IntegrityError):
-        backend.commits.create(forked)
+        backend.commits.create(forked, (1, b"state"))
     commit(backend, 6, run_id="fork", after=77)
     assert backend.commits.head("fork") == Head("fork", 6, link(6), Origin("r", 5, link(5)))
+
+
+@pytest.mark.parametrize("holding", [(2, b"state of 1"), (1, b"state of 2"), (3, b"")])
+def test_a_fork_of_what_is_not_there_any_more_is_not_made(backend: Backend, holding: tuple[int, bytes]) -> None:
+    """Its origin may be deleted, or deleted and made anew, while it is made: no such row, another row, no such run."""
+    commit(backend, 1, 5)
+    with pytest.raises(IntegrityError):
+        backend.commits.create(Head("fork", 5, link(77), Origin("r", 5, link(5))), holding)
+    with pytest.raises(IntegrityError):
+        backend.commits.create(Head("fork", 0, link(77), Origin("nobody", 0, link(0))), None)
+    assert backend.commits.head("fork") is None
+    backend.commits.create(Head("fork", 0, link(77), Origin("r", 0, link(0))), None)
+
+
+def test_nothing_is_erased_that_a_fork_needs(backend: Backend) -> None:
+    """A fork may be made while its origin is being deleted: what it needs stays, and so does all the rest."""
+    commit(backend, 1, 2)
+    commit(backend, 3, after=2)
+    backend.commits.create(Head("fork", 3, link(77), Origin("r", 3, link(3))), (3, b"state of 3"))
+    for needed in (None, 0, 2):
+        with pytest.raises(IntegrityError):
+            backend.commits.erase("r", needed=needed)
+    with pytest.raises(IntegrityError):
+        backend.commits.erase("nobody", needed=None)
+    assert backend.commits.head("r") == Head("r", 3, link(3))
+    assert [first for first, _, _ in backend.commits.rows("r")] == [1, 3]
+    backend.commits.erase("r", needed=3)
+    assert [first for first, _, _ in backend.commits.rows("r")] == [1, 3]
 
 
 def test_what_is_erased_is_gone_or_out_of_sight(backend: Backend) -> None:
@@ -129,10 +160,10 @@ def test_what_is_erased_is_gone_or_out_of_sight(backend: Backend) -> None:
     for run_id in ("gone", "hidden"):
         commit(backend, 1, 2, run_id=run_id)
         commit(backend, 3, run_id=run_id, after=2)
-    backend.commits.erase("gone", keep_until=0, hide=False)
+    backend.commits.erase("gone", needed=None)
     assert (backend.commits.head("gone"), list(backend.commits.rows("gone"))) == (None, [])
     commit(backend, 1, run_id="gone")
-    backend.commits.erase("hidden", keep_until=2, hide=True)
+    backend.commits.erase("hidden", needed=2)
     head = backend.commits.head("hidden")
     assert head is not None
     assert head.hidden

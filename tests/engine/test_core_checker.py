@@ -31,9 +31,9 @@ class Number(IntEnum):
 
 
 AWKWARD: list[Any] = [
-    None, True, False, 0, 1, -1, U32_MAX, U32_MAX + 1, U64_MAX, U64_MAX + 1, 1.0, -0.0, float("nan"), "", " ", "a", "red",
-    "running", "\ud800", "\x00", "x" * 300, b"a", [], ["a"], ["a", "a"], ("a",), {}, {"a": 1}, Text("red"), Colour.RED,
-    Number.ONE, object(), [[]], {1: 2},
+    None, True, False, 0, 1, -1, U32_MAX, U32_MAX + 1, U64_MAX, U64_MAX + 1, 1.0, -0.0, float("nan"), "", " ", "a",
+    "red", "running", "\ud800", "\x00", "x" * 300, b"a", [], ["a"], ["a", "a"], ("a",), {}, {"a": 1}, Text("red"),
+    Colour.RED, Number.ONE, object(), [[]], {1: 2},
 ]  # fmt: skip
 MISSING = object()
 
