@@ -58,6 +58,16 @@ def test_half_an_origin_is_damage(domain: Domain, path: Path, half: str) -> None
             store.run("r")
 
 
+def test_a_name_that_is_no_text_any_more_is_damage(domain: Domain, path: Path) -> None:
+    """G9: a bit of a run's name may leave bytes that are no text, and that nobody can ask for; they are listed, as
+    damaged, and so is what has lost its head."""
+    with raw(path) as connection:
+        connection.execute("UPDATE run_heads SET run_id=CAST(x'f2' AS TEXT) WHERE run_id='r'")
+    with domain.store(path) as store:
+        damaged = {run.run: run.damage is not None for run in store.runs()}
+    assert damaged == {"beside": False, "r": True, "\N{REPLACEMENT CHARACTER}": True}
+
+
 def scratch(domain: Domain, path: Path, truth: Truth, random: Random) -> bool:
     """Damage the file itself at a random place; return whether the store noticed."""
     copy = path.with_name("scratched.db")
