@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_right
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -111,21 +111,42 @@ class Plan:
 
     def runs(self) -> Iterator[Saved]:
         """Yield every run of which anything is left."""
-        waiting = dict.fromkeys(self._remains.runs())
-        while waiting:
-            ready = [run for run in waiting if self._is_ready(run, waiting)]
-            # Then those whose head records are lost: their rows may be strays of another run. In a circle nothing is
-            # ready, and one of it goes first, on its own.
-            for run in ready or [run for run in waiting if not self._remains.heads(run)] or [next(iter(waiting))]:
-                del waiting[run]
-                if self._remains.heads(run) or not self._all_astray(run):
-                    made = self._saved[run] = self._chained(run)
-                    yield made
+        for run in self._order():
+            if self._remains.heads(run) or not self._all_astray(run):
+                made = self._saved[run] = self._chained(run)
+                yield made
 
-    def _is_ready(self, run: str, waiting: dict[str, None]) -> bool:
-        """Return whether a run is known to have been forked from none of those that wait."""
-        heads = self._remains.heads(run)
-        return bool(heads) and all(head.origin is None or head.origin.run_id not in waiting for head in heads)
+    def _order(self) -> Iterator[str]:
+        """Yield every run after those that it was forked from; one whose head record is lost, whose rows may be strays
+        of others, when no other is left of which that is known. Of these the one that begins first goes first: what it
+        was forked from began before it."""
+        remains = self._remains
+        waits_for = {
+            run: {head.origin.run_id for head in remains.heads(run) if head.origin is not None}
+            for run in remains.runs()
+            if remains.heads(run)
+        }
+        forks: dict[str, list[str]] = defaultdict(list)
+        for run, origins in waits_for.items():
+            for origin in origins:
+                forks[origin].append(run)
+        lost = deque(sorted((run for run in remains.runs() if run not in waits_for), key=self._begins))
+        ready = deque(run for run, origins in waits_for.items() if not origins)
+        while ready or lost or waits_for:
+            if not ready:
+                some = [run for run, origins in waits_for.items() if origins.isdisjoint(waits_for)] or [*waits_for]
+                ready.append(lost.popleft() if lost else min(some, key=self._begins))
+            run = ready.popleft()
+            waits_for.pop(run, None)
+            yield run
+            for fork in forks[run]:
+                if fork in waits_for:
+                    waits_for[fork].discard(run)
+                    if not waits_for[fork]:
+                        ready.append(fork)
+
+    def _begins(self, run: str) -> int:
+        return next(self._remains.rows(run), (0, []))[0]
 
     def _all_astray(self, run: str) -> bool:
         """Return whether all rows under a name belong to other runs."""

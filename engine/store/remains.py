@@ -126,6 +126,14 @@ class Remains:
             yield first, list(found.places[at:end])
             at = end
 
+    def at(self, run_id: str, first: int) -> Iterator[Place]:
+        """Yield the candidates of a run at a position."""
+        found = self._runs[run_id]
+        at = bisect_left(found.firsts, first)
+        while at < len(found.firsts) and found.firsts[at] == first:
+            yield found.places[at]
+            at += 1
+
     def count(self, run_id: str) -> int:
         """Return how many candidates a run has."""
         return len(self._runs[run_id].places)
@@ -138,15 +146,15 @@ class Remains:
 
     def proved(self, run_id: str, first: int, previous: bytes) -> Proved | None:
         """Return the candidate at ``first`` whose link follows from ``previous``, opened; None when there is none."""
-        _, places = next(self.rows(run_id, after=first - 1), (first, []))
-        return self._first_of(places, first, previous)
+        return self._first_of(self.at(run_id, first), first, previous)
 
     def stray(self, run_id: str, first: int, previous: bytes) -> Proved | None:
         """As :meth:`proved`, among the rows whose run or position may be what is damaged: those that state none, those
-        of runs without a head record, and those of this run that stand elsewhere. The link covers neither, so it
-        still tells."""
+        of runs without a head record, those of this run that stand elsewhere, and those at this position in others.
+        The link covers neither, so it still tells."""
         headless = (other.places for other in self._runs.values() if not (other.heads or other.older))
-        return self._first_of(chain(self._astray, *headless, self._runs[run_id].places), first, previous)
+        beside = (self.at(other, first) for other in self._runs if other != run_id)
+        return self._first_of(chain(self._astray, *headless, self._runs[run_id].places, *beside), first, previous)
 
     def open(self, place: Place, first: int, previous: bytes) -> Proved | None:
         """Return a candidate opened as the commit at ``first``, None when its link does not follow from
