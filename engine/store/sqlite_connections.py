@@ -239,6 +239,7 @@ class Datastore(SQLiteDatastore):
         hang."""
         if in_child:
             self._write_lock = threading.Lock()
+            self._writer = None  # where there still is one, it is the parent's
         elif self._rests:
             self._write_lock.release()
         self._rests = False

@@ -143,6 +143,8 @@ def _file_at(path: Path) -> _File:
 _resting: Final[weakref.WeakSet[Resting]] = weakref.WeakSet()
 _parents: Final[set[_File]] = set()
 """In a child: the stores that its parent had open at the fork all the same."""
+_inherited: Final[list[Connection]] = []
+"""Their connections. To close one would undo what a thread of the parent is at."""
 _forking = threading.Lock()
 
 
@@ -157,8 +159,13 @@ def _before_fork() -> None:
     for one in list(_resting):
         with suppress(sqlite3.Error):
             one.rest(max(0.0, deadline - time.monotonic()))
-    while any(known.connected() for known in list(_stores.values())) and time.monotonic() < deadline:
+    while _connected() and time.monotonic() < deadline:
         time.sleep(0.001)
+
+
+def _connected() -> bool:
+    with _lock:
+        return any(known.connected() for known in _stores.values())
 
 
 def _in_parent() -> None:
@@ -173,6 +180,7 @@ def _in_child() -> None:
     for file, known in _stores.items():
         if known.connected():
             _parents.add(file)
+            _inherited.extend(known.connections)
         for _, descriptor in known.descriptors:
             os.close(descriptor)
     _stores.clear()

@@ -228,13 +228,17 @@ def test_a_child_forked_in_mid_transaction_is_refused_the_store(
         assert caught.value.retryable and "spawn" in caught.value.hint
         with pytest.raises(BackendUnavailable, match="before this process was forked"):
             store.run("r")
+        store.close()
+        Writer(lambda _: None).wait()  # a child of its own
         acknowledge(toy_store(other).run("r").submit(Open(account="a")).position, 1)
 
-    with store._backend._datastore.transaction(commit=True):
+    store.run("r").submit(Open(account="a"))
+    with store._backend._datastore.transaction(commit=True) as cursor:
+        cursor.execute("INSERT INTO stored_checkpoints VALUES ('r', 7, 'nothing', x'00')")
         writer = Writer(work)
         assert writer.wait() == [(1, 1)]
-    store.run("r").submit(Open(account="a"))
-    assert store.verify("r").ok
+    assert store.checkpoints.positions("r") == [7]
+    assert store.run("r").submit(Pay(account="a", amount=1)).position == 2
 
 
 @pytest.mark.parametrize("where", ["open", pytest.param("torn", marks=pytest.mark.sweep)])
