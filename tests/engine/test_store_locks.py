@@ -234,10 +234,13 @@ def test_a_child_forked_in_mid_transaction_is_refused_the_store(
 
     store.run("r").submit(Open(account="a"))
     with store._backend._datastore.transaction(commit=True) as cursor:
-        cursor.execute("INSERT INTO stored_checkpoints VALUES ('r', 7, 'nothing', x'00')")
+        cursor.execute("PRAGMA cache_size=2")  # so that pages go into the log before the commit
+        for position in range(1, 60):
+            cursor.execute("INSERT INTO stored_checkpoints VALUES ('r', ?, 'nothing', zeroblob(20000))", (position,))
         writer = Writer(work)
         assert writer.wait() == [(1, 1)]
-    assert store.checkpoints.positions("r") == [7]
+    assert store.checkpoints.positions("r") == list(range(59, 0, -1))
+    store.checkpoints.delete("r")
     assert store.run("r").submit(Pay(account="a", amount=1)).position == 2
 
 
