@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from engine.core.decider import Model
-from engine.core.errors import BackendUnavailable, EngineError, NotAStore, SchemaError
+from engine.core.errors import BackendUnavailable, EngineError, SchemaError
 from engine.open_store import Store
 from engine.salvage import Salvage, salvage
 from engine.savable import Plan, Savable
 from engine.store.remains import Remains
-from engine.store.store_file import commits_dropped, file_of, file_problems, is_unreadable, looked_at, opened_to_look
+from engine.store.store_file import commits_dropped, file_of, file_problems, is_of_the_file, looked_at, opened_to_look
 from engine.verify import Verdict
 
 __all__ = ["Diagnosis", "Finding", "Salvage", "Savable", "diagnose", "salvage"]
@@ -108,16 +108,10 @@ def _of_runs(
     """Verify every run that SQLite sees; yield what keeps the store from being opened, or one from being verified."""
     try:
         backend = opened_to_look(path, alone=alone)
-    except NotAStore as error:
-        yield Finding(error.code, error.message, _COPY)
-        return
-    except SchemaError as error:
-        yield Finding(error.code, error.message, error.hint)
-        return
-    except BackendUnavailable as error:
-        if not is_unreadable(error):
+    except EngineError as error:
+        if not is_of_the_file(error):
             raise
-        yield Finding("damaged_file", error.message, _COPY)
+        yield Finding(error.code, error.message, error.hint if isinstance(error, SchemaError) else _COPY)
         return
     with Store(backend, model) as store:
         yield from _verified(store, verdicts, progress)
@@ -127,7 +121,7 @@ def _verified(store: Store, verdicts: list[Verdict], progress: Progress | None) 
     try:
         runs = [summary.run for summary in store.runs()]
     except EngineError as error:
-        if isinstance(error, BackendUnavailable) and not is_unreadable(error):
+        if not is_of_the_file(error):
             raise
         yield Finding(error.code, f"the runs cannot be listed: {error.message}", _COPY)
         return
@@ -135,7 +129,7 @@ def _verified(store: Store, verdicts: list[Verdict], progress: Progress | None) 
         try:
             verdicts.append(store.verify(run, progress=_named(progress, run)))
         except EngineError as error:
-            if isinstance(error, BackendUnavailable) and not is_unreadable(error):
+            if not is_of_the_file(error):
                 raise
             yield Finding(error.code, f"run {run!r} cannot be verified: {error.message}", error.hint)
 

@@ -22,11 +22,10 @@ from engine.store.sqlite_files import looking_at
 from engine.store.sqlite_log import read_log
 from engine.store.sqlite_pages import HEADER_BYTES, page_bytes_of
 
-__all__ = ["commits_dropped", "file_of", "file_problems", "is_unreadable", "looked_at", "opened_to_look"]
+__all__ = ["commits_dropped", "file_of", "file_problems", "is_of_the_file", "looked_at", "opened_to_look"]
 
 _PROBLEMS_MAX: Final = 20
 _OF_THE_FILE: Final = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_ERROR)
-"""Errors that say something of the file. Any other says that it cannot be looked at now."""
 
 
 def file_of(url: str | Path) -> Path:
@@ -101,9 +100,10 @@ def opened_to_look(path: Path, *, alone: bool = False) -> Backend:
     return SqliteBackend(path, create=False, read_only=True, to_look=True, alone=alone)
 
 
-def is_unreadable(error: EngineError) -> bool:
-    """Return whether an error is the disk's, which cannot give back what is there: that is damage too."""
-    return _number(error.__cause__) == sqlite3.SQLITE_IOERR
+def is_of_the_file(error: EngineError) -> bool:
+    """Return whether an error says something of the file: a disk that cannot give back what is there is damage too. Any
+    other says that it cannot be looked at now."""
+    return not isinstance(error, BackendUnavailable) or _number(error.__cause__) in _OF_THE_FILE
 
 
 def _number(error: BaseException | None) -> int | None:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.engine.kit import raw
-from tests.engine.wreck import HIDDEN, Found, Row, Wreck, examined, follows, make_wreck, positions_in
+from tests.engine.wreck import HIDDEN, Row, Wreck, all_is_saved, examined, follows, make_wreck, positions_in
 
 BY_LINK = ("originator_id", "originator_version", "topic", "rowid")
 """What the link of a commit does not cover: it still proves whose the commit is, and where it belongs."""
@@ -38,13 +38,6 @@ def rows_of(wreck: Wreck, run: str) -> list[Row]:
                 "SELECT originator_version, state FROM stored_events WHERE originator_id=? ORDER BY 1", (run,)
             )
         )
-
-
-def all_is_saved(found: Found, wreck: Wreck, *, but: tuple[str, ...] = ()) -> None:
-    """Check that the new store holds every event of every run."""
-    saved = {run: len(events) for run, events in found.events.items() if run in wreck.truth.positions}
-    for run, position in wreck.truth.positions.items():
-        assert run in but or saved.get(run) == position, f"{run}: {saved.get(run)} of {position}"
 
 
 def turned(value: Any, bit: int) -> Any:

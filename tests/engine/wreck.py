@@ -278,6 +278,13 @@ def _nothing_is_missed(what: Found, truth: Truth) -> None:
         assert saved or (run, first) in told, f"{run} {first} is neither saved nor told"
 
 
+def all_is_saved(found: Found, wreck: Wreck, *, but: tuple[str, ...] = ()) -> None:
+    """Check that the new store holds every event of every run."""
+    saved = {run: len(events) for run, events in found.events.items() if run in wreck.truth.positions}
+    for run, position in wreck.truth.positions.items():
+        assert run in but or saved.get(run) == position, f"{run}: {saved.get(run)} of {position}"
+
+
 # -- an independent reading -------------------------------------------------------------------------------------------
 
 

@@ -1,0 +1,154 @@
+"""The doctor on damaged files: pages zeroed, exchanged or overwritten, a file cut anywhere, any bit of its header."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import tempfile
+from contextlib import closing
+from pathlib import Path
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.engine.wreck import Wreck, all_is_saved, examined, make_wreck
+
+PAGE = 4096
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def wreck(tmp_path: Path) -> Wreck:
+    return make_wreck(tmp_path / "store")
+
+
+def pages_of(path: Path) -> dict[int, tuple[str, str]]:
+    """Return page number -> (table or index, kind of page) of every page in use, as SQLite itself tells it."""
+    with closing(sqlite3.connect(f"file:{path}?mode=ro&immutable=1", uri=True)) as connection:
+        try:
+            rows = connection.execute("SELECT pageno, name, pagetype FROM dbstat").fetchall()
+        except sqlite3.OperationalError:
+            pytest.skip("this SQLite cannot say what its pages hold")
+    return {number: (name, kind) for number, name, kind in rows}
+
+
+def overwrite(wreck: Wreck, at: int, what: bytes) -> None:
+    with wreck.path.open("r+b") as file:
+        file.seek(at)
+        file.write(what)
+
+
+def numbers() -> range:
+    """Return the numbers of all pages of the store."""
+    with tempfile.TemporaryDirectory() as folder:
+        return range(1, make_wreck(Path(folder, "store")).path.stat().st_size // PAGE + 1)
+
+
+HOLDS_COMMITS = (("stored_events", "leaf"), ("stored_events", "overflow"))
+
+
+@pytest.mark.parametrize("number", numbers())
+def test_a_zeroed_page(wreck: Wreck, number: int) -> None:
+    """It is found, unless it was free. Where it held no commits, none are lost: an index, a table's inner page, the
+    head records, checkpoints, the schema, the header itself."""
+    what = pages_of(wreck.path).get(number)
+    overwrite(wreck, PAGE * (number - 1), bytes(PAGE))
+    found = examined(wreck)
+    if what is None:  # free; the list of such pages may be on it
+        assert found.codes() <= {"damaged_file"}
+    else:
+        assert not found.diagnosis.ok
+    if what not in HOLDS_COMMITS:
+        lost = ("bare",) if what == ("run_heads", "leaf") else ()  # it had no commits of its own
+        all_is_saved(found, wreck, but=lost)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_exchanged_pages(wreck: Wreck, seed: int) -> None:
+    """Rows lie where nobody looks for them, and are found all the same: none is lost."""
+    dice = Random(seed)
+    used = [number for number, (name, kind) in pages_of(wreck.path).items() if number > 1 and kind != "overflow"]
+    one, two = dice.sample(used, 2)
+    data = wreck.path.read_bytes()
+    first, second = ((number - 1) * PAGE for number in (one, two))
+    overwrite(wreck, first, data[second : second + PAGE])
+    overwrite(wreck, second, data[first : first + PAGE])
+    found = examined(wreck)
+    assert not found.diagnosis.ok
+    all_is_saved(found, wreck)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_page_of_noise(wreck: Wreck, seed: int) -> None:
+    """A page of anything costs its own rows at most."""
+    dice = Random(f"noise {seed}")
+    number = dice.choice(sorted(pages_of(wreck.path)))
+    overwrite(wreck, PAGE * (number - 1), dice.randbytes(PAGE))
+    assert not examined(wreck).diagnosis.ok
+
+
+@pytest.mark.parametrize(
+    "left", [0, 1, 99, 100, 101, 511, 512, PAGE - 1, PAGE, PAGE + 1, 3 * PAGE, 9 * PAGE + 7, -PAGE, -1]
+)
+def test_a_file_that_was_cut(wreck: Wreck, left: int) -> None:
+    """However much of it is left, the commits in that are saved or told; and with nothing left no store is made."""
+    size = wreck.path.stat().st_size
+    os.truncate(wreck.path, left if left >= 0 else size + left)
+    found = examined(wreck)
+    assert not found.diagnosis.ok
+    if left in range(PAGE):
+        assert found.saved.store is None and found.saved.rescued is None and found.saved.runs == ()
+
+
+def turn_in_the_header(wreck: Wreck, byte: int, bit: int) -> None:
+    data = wreck.path.read_bytes()
+    overwrite(wreck, byte, bytes([data[byte] ^ 1 << bit]))
+    found = examined(wreck)
+    all_is_saved(found, wreck)
+    assert set(found.events) == set(wreck.truth.positions), "a deleted run has come back"
+
+
+@pytest.mark.parametrize("byte", [0, 15, 16, 17, 18, 19, 20, 21, 23, 27, 31, *range(32, 40), 47, 55, 59, 63, 68, 71])
+def test_a_bit_of_the_header(wreck: Wreck, byte: int) -> None:
+    """A bit that SQLite minds is named; whether or not it does, not one commit is lost, nor does a deleted run come
+    back."""
+    turn_in_the_header(wreck, byte, Random(byte).randrange(8))
+
+
+@pytest.mark.sweep
+@pytest.mark.parametrize("byte", range(100))
+def test_sweep_of_the_header(tmp_path: Path, byte: int) -> None:
+    """The same for every bit."""
+    for bit in range(8):
+        turn_in_the_header(make_wreck(tmp_path / "store"), byte, bit)
+
+
+DAMAGES = st.one_of(
+    st.tuples(st.just("bit"), st.integers(0, 10**6), st.integers(0, 7)),
+    st.tuples(st.just("zero"), st.integers(0, 10**6), st.integers(1, 9000)),
+    st.tuples(st.just("cut"), st.integers(0, 10**6), st.just(0)),
+    st.tuples(st.just("move"), st.integers(0, 40), st.integers(0, 40)),
+)
+
+
+@given(st.lists(DAMAGES, min_size=1, max_size=4))
+def test_several_damages_at_once(damages: list[tuple[str, int, int]]) -> None:
+    """Whatever happened to the file: what is served is the truth, what is saved a beginning of it, and nothing that
+    SQLite can still read is lost."""
+    with tempfile.TemporaryDirectory() as folder:
+        wreck = make_wreck(Path(folder, "store"))
+        data = bytearray(wreck.path.read_bytes())
+        for kind, one, two in damages:
+            at = one % max(1, len(data))
+            if kind == "bit" and data:
+                data[at] ^= 1 << two
+            elif kind == "zero":
+                data[at : at + two] = bytes(len(data[at : at + two]))
+            elif kind == "cut":
+                del data[at:]
+            elif kind == "move":
+                data[PAGE * one : PAGE * one + PAGE] = data[PAGE * two : PAGE * two + PAGE]
+        wreck.path.write_bytes(data)
+        examined(wreck)
