@@ -108,11 +108,11 @@ def verify(
 
 
 def _head(journal: Journal, run_id: str) -> Head | None:
-    """Return the end of a run, None when only the record of it is missing. Raises NotFound."""
+    """Return the end of a run, be it a damaged one; None when only the record of it is missing. Raises NotFound."""
     try:
         return journal.existing_head(run_id)
     except CorruptJournal:
-        return None
+        return journal.head(run_id)
 
 
 def _positions(checkpoints: Checkpoints, run_id: str) -> tuple[list[int], list[Fault]]:

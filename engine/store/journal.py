@@ -109,7 +109,7 @@ class Journal:
 
     def existing_head(self, run_id: str) -> Head:
         """Return the end of a run. Raises NotFound, InvalidValue for what is no id, CorruptJournal for commits without
-        an end."""
+        an end, or with one before the first of them."""
         try:
             check_id(run_id)
         except InvalidValue as error:
@@ -119,6 +119,9 @@ class Journal:
             raise CorruptJournal(run_id, 1, "a head record", "none, though there are commits")
         if head is None or head.hidden:
             raise NotFound(f"there is no run {run_id!r} in {self._where}", hint="'refold runs' lists them", run=run_id)
+        lowest = 1 if head.origin is None else head.origin.position
+        if head.position < lowest:  # or whoever reads up to there would find nothing, and nothing wrong
+            raise CorruptJournal(run_id, lowest, "a head record of its last event", f"one at {head.position}")
         return head
 
     def raw(self, run_id: str, *, after: int = 0) -> Iterator[RawCommit]:

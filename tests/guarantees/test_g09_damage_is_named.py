@@ -58,6 +58,18 @@ def test_half_an_origin_is_damage(domain: Domain, path: Path, half: str) -> None
             store.run("r")
 
 
+@pytest.mark.parametrize("position", ["-84", "0", "'x'", "1.5"])
+def test_an_end_before_the_beginning_is_damage(domain: Domain, path: Path, position: str) -> None:
+    """G9: no reader takes a run whose head says that it is empty for an empty one."""
+    with raw(path) as connection:
+        connection.execute(f"UPDATE run_heads SET position={position} WHERE run_id='r'")
+    with domain.store(path) as store:
+        for read in (store.run, store.view, store.history, store.export_lines):
+            with pytest.raises(CorruptJournal):
+                list(read("r"))  # type: ignore[call-overload]
+        assert not store.verify("r").ok
+
+
 def test_a_name_that_is_no_text_any_more_is_damage(domain: Domain, path: Path) -> None:
     """G9: a bit of a run's name may leave bytes that are no text, and that nobody can ask for; they are listed, as
     damaged, and so is what has lost its head."""
