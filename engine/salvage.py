@@ -17,9 +17,9 @@ from typing import IO, Any, Final
 from engine.core.decider import Model
 from engine.core.errors import BackendUnavailable, Refused
 from engine.files import put_in_place
+from engine.fork import delete_run
 from engine.rescue import rescue_lines
 from engine.savable import Behind, Plan, Savable, Saved
-from engine.store.journal import needed_by
 from engine.store.new_file import NewFile
 from engine.store.remains import Remains
 from engine.store.store_file import file_of
@@ -89,8 +89,7 @@ def _write(plan: Plan, made: Path, lines: Path, model: Model) -> tuple[tuple[Sav
     anything."""
     saved: list[Savable] = []
     hidden: list[str] = []
-    new = NewFile(made)
-    try:
+    with NewFile(made) as new:
         with lines.open("w", encoding="utf-8", newline="\n") as out:
             for run in plan.runs():
                 _copy(plan, run, new)
@@ -103,9 +102,7 @@ def _write(plan: Plan, made: Path, lines: Path, model: Model) -> tuple[tuple[Sav
             out.flush()
             os.fsync(out.fileno())
         for name in hidden:
-            new.journal.shed(name, needed_by(new.journal.forks_of(name)))
-    finally:
-        new.close()
+            delete_run(new.journal, new.checkpoints, name)
     return tuple(sorted(saved, key=lambda run: run.run)), any_behind
 
 

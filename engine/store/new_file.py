@@ -12,6 +12,7 @@ from typing import Final
 
 from engine.core.envelope import COMMIT_TOPIC
 from engine.core.errors import BackendUnavailable
+from engine.store.checkpoints import Checkpoints
 from engine.store.errors import translated
 from engine.store.journal import Journal
 from engine.store.remains import Proved
@@ -30,6 +31,7 @@ class NewFile:
         self._path = path
         self._backend = SqliteBackend(path)
         self.journal = Journal(self._backend)
+        self.checkpoints = Checkpoints(self._backend)
 
     def write(self, run_id: str, commits: Iterable[Proved]) -> None:
         """Write the commits of a run, or of a fork that is there: the bytes as they are."""
@@ -45,11 +47,14 @@ class NewFile:
                     (run_id, last.last, last.link),
                 )
 
-    def close(self) -> None:
+    def __enter__(self) -> NewFile:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         """Close the file: all of it is in the one file then, and flushed."""
         self._backend.close()
         log = self._path.with_name(self._path.name + "-wal")
-        if log.exists():  # SQLite could not empty it, and says nothing of that
+        if kind is None and log.exists():  # SQLite could not empty it, and says nothing of that
             raise BackendUnavailable(f"{self._path} cannot be written", hint="free some space and try again")
 
 
