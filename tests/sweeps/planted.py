@@ -18,6 +18,7 @@ from engine import restore
 from engine.core import envelope
 from engine.core.decider import ModelState
 from engine.core.envelope import LINK_BYTES, Commit
+from engine.open_store import Store
 from engine.store import errors
 from engine.store.sqlite_connections import Datastore
 from engine.store.sqlite_recorders import SqliteCheckpoints
@@ -57,6 +58,16 @@ def _everywhere(before: Any, other: Any) -> Iterator[None]:
     finally:
         for module, name in places:
             setattr(module, name, before)
+
+
+# -- reading --------------------------------------------------------------------------------------------------------
+
+_view = Store.view
+
+
+def _view_behind(self: Store, run_id: str, **how: Any) -> Any:
+    """Restore what was there a few events ago."""
+    return _view(self, run_id, **{**how, "at": max(1, self.journal.existing_head(run_id).position - 4)})
 
 
 # -- writing --------------------------------------------------------------------------------------------------------
@@ -207,6 +218,9 @@ PLANTS: Final = {
     "acknowledged before it is written": Plant("kill", _written_later, "0:5", 20),
     "a commit in two transactions": Plant("kill", partial(_instead, Datastore, "write", _write_in_two), "1:2"),
     "acknowledged before it is written, at any moment": Plant("moments", _written_later, at_most=3),
+    "acknowledged before it is written, among others": Plant("fencing", _written_later, at_most=60),
+    "no command's id is kept": Plant("fencing", partial(_instead, ModelState, "note", lambda *_: None), at_most=60),
+    "what is restored is behind": Plant("fencing", partial(_instead, Store, "view", _view_behind), at_most=60),
     "nothing is flushed": Plant("power", partial(with_pragma, "synchronous=OFF"), "1:3", 20),
     "flushed at checkpoints only": Plant("power", partial(with_pragma, "synchronous=NORMAL"), "1:9", 20),
     "a transaction is left open": Plant("calls", partial(_instead, Datastore, "_abandon", _leave_open), "17:20", 40),

@@ -36,6 +36,7 @@ SWEEPS: Final = (
     Entry("calls", "an error raised at a call"),
     Entry("syscalls", "an error of the operating system at a system call"),
     Entry("interrupts", "an interrupt at a place in the code"),
+    Entry("fencing", "an operation of processes that are stopped and killed, explained by one order"),
     Entry("damage", "a bit flipped, a sector zeroed, a cut of the store file"),
     Entry("rows", "a bit of a journal row or a checkpoint flipped"),
     Entry("machines", "a step of a run that is disturbed, beside its twin", 10_000_000),
