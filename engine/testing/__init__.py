@@ -39,6 +39,7 @@ if TYPE_CHECKING:
         register_parameter,
     )
     from engine.testing.twin import Twin
+    from engine.testing.walks import FailedWalk, Walker, walk
 
 _HOME = {
     "engine.core.plain": ("PlainEvent", "PlainProjection"),
@@ -50,6 +51,7 @@ _HOME = {
         "NotLinearizable",
         "ReadCall",
         "Violation",
+        "Walker",
         "assert_linearizable",
         "log_of",
         "violations_of",
@@ -69,6 +71,7 @@ _HOME = {
         "register_parameter",
     ),
     "engine.testing.twin": ("Twin",),
+    "engine.testing.walks": ("FailedWalk", "Walker", "walk"),
 }
 _MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
 
@@ -77,6 +80,7 @@ __all__ = [
     "PROPOSERS",
     "AppendCall",
     "CrashableStore",
+    "FailedWalk",
     "LogEntry",
     "NotLinearizable",
     "PlainEvent",
@@ -88,6 +92,7 @@ __all__ = [
     "SimulatedCrash",
     "Twin",
     "Violation",
+    "Walker",
     "assert_linearizable",
     "assert_replay_identical",
     "commands",
@@ -105,6 +110,7 @@ __all__ = [
     "restore_machine",
     "states",
     "violations_of",
+    "walk",
 ]
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
+from engine.core.codec import encode
 from engine.core.decider import ModelState
 from engine.core.envelope import Event, Group
 from engine.divergence import Divergence, difference_of_bytes, difference_of_forms, last_touch
@@ -15,7 +16,7 @@ from engine.testing.failure import Home, ReplayDiffers
 from engine.testing.purity import since
 from engine.testing.twin import Answer, Asked, Twin
 
-__all__ = ["check_answers", "check_elsewhere", "check_state", "groups_of"]
+__all__ = ["check_answers", "check_elsewhere", "check_state", "groups_of", "touched_apart"]
 
 
 ELSEWHERE: Final = "a process with another hash seed, clock, time zone and locale"
@@ -33,6 +34,27 @@ def check_state(twin: Twin, state: ModelState, stored: bytes, who: str) -> None:
         return
     apart = since(groups_of(twin), twin.state, state)
     raise ReplayDiffers(f"{who} differs from its undisturbed twin {apart or 'in the order of its records'}")
+
+
+def touched_apart(twin: Twin, state: ModelState) -> bool:
+    """Return whether a state differs from the twin's in a record that the twin's events touched since this was last
+    asked, or in how many records there are."""
+    if state.seq != twin.state.seq:
+        return True
+    for name, table in twin.state.tables.items():
+        rows = state.tables[name].rows
+        touched = list(table.changed)
+        table.changed.clear()
+        if len(rows) != len(table.rows):
+            return True
+        for key in touched:
+            mine, theirs = rows.get(key), table.rows.get(key)
+            if mine is None or theirs is None:
+                if mine is not theirs:
+                    return True
+            elif encode(mine.dump()) != encode(theirs.dump()):
+                return True
+    return False
 
 
 def check_answers(asked: Asked, mine: Answer, theirs: Answer, who: str) -> None:

@@ -17,7 +17,7 @@ from typing import Any, cast
 from hypothesis.stateful import invariant
 
 from engine.testing.bench import Bench
-from engine.testing.checks import check_state
+from engine.testing.checks import touched_apart
 from engine.testing.failure import ReplayDiffers
 from engine.testing.machine_base import kept
 from engine.testing.rules_commands import CommandRules
@@ -46,7 +46,16 @@ class RestoreMachine(CommandRules, CrashRules, OtherRules):
         self.check_manners()
         with self.here.memory.running():
             stored = self.live.state_bytes()
-            check_state(self.twin, self.live.ask(lambda state: state), stored, "the live run")
+            self.check_state(self.twin, self.live.ask(lambda state: state), stored, "the live run")
+
+    @kept
+    def keeps_up(self) -> None:
+        """What the latest events touched is in the run what it is in the twin: a look that costs no more than they."""
+        self.check_manners()
+        with self.here.memory.running():
+            apart = self.live.ask(lambda state: touched_apart(self.twin, state))
+        if apart:
+            self.is_the_twin()
 
     def teardown(self) -> None:
         """Check what is dear: the stored journal, and the replay in another process."""
@@ -70,7 +79,9 @@ class RestoreMachine(CommandRules, CrashRules, OtherRules):
             with there.memory.running():
                 view = self.disk.beside(there.model).view(name, at=twin.position) if twin.position else None
                 if view is not None:
-                    check_state(twin, view.ask(lambda state: state), view.state_bytes(), f"run {name!r}, left behind,")
+                    self.check_state(
+                        twin, view.ask(lambda state: state), view.state_bytes(), f"run {name!r}, left behind,"
+                    )
         if self.checked_elsewhere != self.twin.position:
             self.check_elsewhere(self.probes)
 

@@ -14,10 +14,11 @@ from hypothesis.errors import HypothesisException
 from hypothesis.stateful import RuleBasedStateMachine
 from hypothesis.strategies import SearchStrategy
 
+from engine.core.decider import ModelState
 from engine.core.errors import NotFound
 from engine.runs import LiveRun
 from engine.testing.bench import Bench, Process
-from engine.testing.checks import check_answers, check_elsewhere
+from engine.testing.checks import check_answers, check_elsewhere, check_state
 from engine.testing.failure import ReplayDiffers, how_to_open, keep_journal, raised_within
 from engine.testing.purity import WatchedFold
 from engine.testing.seeded import TestCases
@@ -71,6 +72,8 @@ class Base(RuleBasedStateMachine):
     backend: ClassVar[str] = "memory"
     elsewhere: ClassVar[bool] = True
     memory: ClassVar[bool] = True
+    mannered: ClassVar[bool] = True
+    """Whether the manners of the fold are watched."""
     tally: ClassVar[Counter[str]] = Counter()
     """How often each rule ran, over all machines of this process: what a sweep reports."""
 
@@ -165,11 +168,20 @@ class Base(RuleBasedStateMachine):
 
     def check_manners(self) -> None:
         """Fold what is new and check that the fold leaves it alone; see :mod:`engine.testing.purity`."""
+        if not self.mannered:
+            return
         with self.watched.memory.running():
             for commit in self.twin.commits[self.folded :]:
                 for group in commit:
                     self.fold.group(group)
         self.folded = len(self.twin.commits)
+
+    def check_state(self, twin: Twin, state: ModelState, stored: bytes, who: str) -> None:
+        """Check that a state, whose bytes are ``stored``, is a twin's. What differs is named by a process that has just
+        started: what this one remembers must not mislead."""
+        if stored != twin.state.bytes():
+            with self.bench.process().memory.running():
+                check_state(twin, state, stored, who)
 
     def check_elsewhere(self, asked: Sequence[Asked]) -> None:
         """Replay the run in another process, where the model can be had there."""
@@ -177,7 +189,8 @@ class Base(RuleBasedStateMachine):
             return
         with self.apart.memory.branch().running():
             expected = self.twin.would(asked)
-        check_elsewhere(self.bench.home, self.twin, asked, expected)
+        with self.bench.process().memory.running():
+            check_elsewhere(self.bench.home, self.twin, asked, expected)
         self.checked_elsewhere = self.twin.position
 
     # -- restoring --------------------------------------------------------------------------------------------------

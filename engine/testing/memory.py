@@ -11,7 +11,7 @@ from __future__ import annotations
 import dis
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from types import CodeType, FunctionType, MethodType, ModuleType
@@ -23,6 +23,7 @@ __all__ = ["Memory", "ProcessMemory"]
 
 _CONTAINERS: Final = (dict, list, set, bytearray, deque)
 _BINDING: Final = frozenset(("STORE_GLOBAL", "DELETE_GLOBAL", "STORE_ATTR", "DELETE_ATTR", "STORE_DEREF"))
+_NOTHING: Final = nullcontext()
 _OURS: Final = ("engine",)  # refold's own machinery keeps caches of pure functions only
 
 
@@ -216,12 +217,14 @@ class ProcessMemory:
         """Return the memory of another process that remembers the same; this one is left as it is."""
         return ProcessMemory(self._memory, {number: _copied(content) for number, content in self._image.items()})
 
-    @contextmanager
-    def running(self) -> Iterator[None]:
+    def running(self) -> AbstractContextManager[None]:
         """Run a block as this process; what it leaves behind is there the next time, and nowhere else."""
         if not self._memory or self._running:  # nothing to keep apart, or running already
-            yield
-            return
+            return _NOTHING
+        return self._installed()
+
+    @contextmanager
+    def _installed(self) -> Iterator[None]:
         memory = self._memory
         outside = memory.image()
         memory.install(self._image, outside)

@@ -11,7 +11,7 @@ from hypothesis.stateful import precondition, rule
 
 from engine.core.errors import Conflict, NotFound
 from engine.testing.bench import Process
-from engine.testing.checks import check_answers, check_state
+from engine.testing.checks import check_answers
 from engine.testing.crashable import SimulatedCrash
 from engine.testing.machine_base import Base, a_command, few_commands, first_commands, kept, some_commands
 from engine.testing.twin import Twin, answer_of, would
@@ -116,7 +116,7 @@ class OtherRules(Base):
             answers = view.ask(lambda state: [would(elsewhere.model, state, self.twin.run_id, each) for each in asked])
             bytes_there = view.state_bytes()
             state = view.ask(lambda state: state)
-            check_state(past, state, bytes_there, f"restored at {at} from {view.report.used}")
+            self.check_state(past, state, bytes_there, f"restored at {at} from {view.report.used}")
         for each, mine, theirs in zip(asked, answers, expected, strict=True):
             check_answers(each, mine, theirs, f"restored at {at} from {view.report.used}")
 
@@ -152,7 +152,7 @@ class OtherRules(Base):
             past = self.twin.at(at)
         past.run_id = name
         with self.here.memory.running():
-            check_state(past, forked.ask(lambda state: state), forked.state_bytes(), f"forked at {at}")
+            self.check_state(past, forked.ask(lambda state: state), forked.state_bytes(), f"forked at {at}")
             if go_on:
                 self.left.append((self.live.id, self.twin))
                 self.go_on_as(forked, past, apart)

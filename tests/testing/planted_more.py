@@ -10,9 +10,10 @@ from typing import Any, ClassVar
 from engine.core.catalog import EventType, Upcast, Wire
 from engine.core.command import CommandModel
 from engine.core.decider import Model, Moment
+from engine.core.errors import NotFound
 from engine.core.fields import ID, U32, Field
 from engine.core.plain import PlainProjection
-from tests.testing.planted import STARTED, Bag, Bags, FillBag, Sound, StartBag
+from tests.testing.planted import EMPTIED, STARTED, Bag, Bags, FillBag, Sound, StartBag
 
 WEIGHT = {"a": 0.1, "b": 0.2, "c": 0.3, "root": 0.7}
 """What a word weighs: numbers whose sums depend on their order."""
@@ -64,8 +65,15 @@ class SharedByRuns(Sound):
 class FloatOrder(Sound):
     """Keeps a sum of weights: added up event by event while it lives, bag by bag after a restore."""
 
+    commands = (StartBag, FillBag)
+
     def initial(self) -> Bags:
         return _Weighed()
+
+    def admit(self, state: Bags, wire: Wire, moment: Moment) -> Sequence[Wire]:
+        if wire[0] == EMPTIED.tag:
+            raise NotFound("nothing is taken out", hint="fill it")
+        return super().admit(state, wire, moment)
 
     @staticmethod
     def filled(state: Any, wire: Wire, seq: int) -> None:
@@ -86,7 +94,8 @@ class _Weighed(Bags):
         self.weight = 0.0
 
     def reindex(self) -> None:
-        self.weight = sum(WEIGHT.get(word, 1.1) for _, bag in self.bags.ordered() for word in reversed(bag.words))
+        words = [word for _, bag in self.bags.ordered() for word in reversed(bag.words)]
+        self.weight = sum((WEIGHT.get(word, 1.1) for word in words), 0.0)
 
 
 class RaisesHalfWay(Sound):
