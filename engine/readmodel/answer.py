@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import Any, Final, NoReturn, TypeAlias
 
 from engine.core.errors import InvalidValue, ReadOnly
@@ -108,11 +108,12 @@ def ask(place: Place, sql: str, parameters: Parameters = None) -> Answer:
 
 def _fetched(place: Place, cursor: sqlite3.Cursor) -> Iterator[tuple[Any, ...]]:
     try:
-        yield from cursor
+        yield from iter(cursor.fetchone, None)  # not from the cursor: that would close it for whoever stops half-way
     except (sqlite3.Error, sqlite3.Warning, ValueError) as error:
         _refuse(place, error)
     finally:
-        cursor.close()
+        with suppress(sqlite3.ProgrammingError):  # its connection was closed first: who stops half-way ends the block
+            cursor.close()
 
 
 def _refuse(place: Place, error: Exception) -> NoReturn:

@@ -89,10 +89,13 @@ class ReadModel:
         """
         columns = columns_of(table)
         with self._lock, ask(self._place, *find_rows(table, where or {}, limit)) as answer:
-            return [
-                {column.name: value_of(stored, column.kind) for column, stored in zip(columns, row, strict=True)}
-                for row in answer
-            ]
+            try:
+                return [
+                    {column.name: value_of(stored, column.kind) for column, stored in zip(columns, row, strict=True)}
+                    for row in answer
+                ]
+            except (ValueError, TypeError, AttributeError, RecursionError) as error:  # a cell that we did not write
+                raise self._place.damaged(f"{table}: {error}") from error
 
     def search(self, words: str, *, run: str | None = None, limit: int | None = 20) -> list[dict[str, Any]]:
         """Return the messages that hold every one of these words, the best first: run, context, place, seq, role,

@@ -21,7 +21,7 @@ from sqlite_utils import Database
 
 from engine.core.errors import BackendUnavailable, EngineError, NotAStore
 from engine.readmodel.filters import HOLDS, holds
-from engine.readmodel.schema import create_schema, drop_everything
+from engine.readmodel.schema import changed_by_others, create_schema, drop_everything
 from engine.store.errors import translation_of
 
 __all__ = ["Place", "beside"]
@@ -29,6 +29,8 @@ __all__ = ["Place", "beside"]
 APPLICATION_ID: Final = 0x7266_726D  # "rfrm" in the SQLite header: a read model is known by it
 BUSY_TIMEOUT_S: Final = 30.0
 MEMORY: Final = "memory:"
+_OF_OTHERS: Final = frozenset((sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CONSTRAINT, sqlite3.SQLITE_MISMATCH))
+"""What SQLite says when a table or a row is not what we left: our own statements fit what we make."""
 _DELETE: Final = "delete the file and give the command again: the journal holds everything that was in it"
 
 
@@ -81,6 +83,8 @@ class Place:
         self.database = Database(self._connection, execute_plugins=False)
         if self._pragma("user_version") != self._version:
             self.reset(only_other=True)
+        elif (odd := changed_by_others(self.database)) is not None:
+            raise self.damaged(odd)
         self._connection.execute("PRAGMA foreign_keys=ON")
 
     def _check_ours(self) -> None:
@@ -160,20 +164,24 @@ class Place:
         """Run a block; what the database raises leaves it as an error of refold."""
         try:
             yield
-        except sqlite3.Error as error:
+        except (sqlite3.Error, UnicodeDecodeError) as error:  # the second: a damaged name in a message of SQLite
             raise self.translation_of(error) from error
 
-    def translation_of(self, error: sqlite3.Error) -> EngineError:
+    def translation_of(self, error: sqlite3.Error | UnicodeDecodeError) -> EngineError:
         """Return the error of refold for one of the database."""
         found = translation_of(error, self.where)
-        if isinstance(found, NotAStore):
-            return NotAStore(f"the read model {self.where} is damaged or no database", hint=_DELETE, **found.details)
         if "no such module: fts5" in str(error):
             return BackendUnavailable("this SQLite has no full-text search (FTS5)", hint="use a Python that has it")
+        if isinstance(found, NotAStore) or getattr(error, "sqlite_errorcode", 0) & 0xFF in _OF_OTHERS:
+            return self.damaged(str(error))
         found.message = found.message.replace("store", "the read model", 1)
         if isinstance(found, BackendUnavailable):
             found.hint += "; or name another place (--path FILE, --path memory:)"
         return found
+
+    def damaged(self, reason: str) -> NotAStore:
+        """Return the error for a file that does not hold what was written into it."""
+        return NotAStore(f"the read model {self.where} is damaged, or changed by others", hint=_DELETE, reason=reason)
 
     def close(self) -> None:
         """Release the file."""

@@ -40,7 +40,7 @@ ORDER BY h.seq DESC LIMIT 1""",
         """
 WITH RECURSIVE under (task_id) AS (
   SELECT task_id FROM tasks WHERE run = :run AND task_id = :task
-  UNION ALL
+  UNION
   SELECT t.task_id FROM under u JOIN tasks t ON t.run = :run AND t.parent_task_id = u.task_id
 )
 SELECT count(*) AS tasks,

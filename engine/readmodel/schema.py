@@ -18,7 +18,7 @@ from engine.readmodel.swarms import ESCALATIONS, METADATA, SWARMS, WORKERS
 from engine.readmodel.tasks import TASK_TRANSITIONS, TASKS
 from engine.readmodel.views import VIEWS
 
-__all__ = ["BY_NAME", "TABLES", "create_schema", "drop_everything", "version_of"]
+__all__ = ["BY_NAME", "TABLES", "changed_by_others", "create_schema", "drop_everything", "version_of"]
 
 TABLES: Final = (
     RUNS,
@@ -91,6 +91,26 @@ def _target(table: SqlTable, name: str, width: int) -> tuple[str, ...]:
     other = table if table.name == name else next(known for known in TABLES if known.name == name)
     assert len(other.key) == width, f"{table.name} refers to {name} by another number of columns"
     return other.key
+
+
+def changed_by_others(database: Database) -> str | None:
+    """Return what in a file of this version is not as it was made: a table or view that is missing, or is something
+    else, or computes; a trigger. None when there is nothing."""
+    found = database.execute("SELECT type, name, tbl_name, sql FROM sqlite_master WHERE type<>'index'").fetchall()
+    by_name = {str(name).lower(): (kind, str(sql)) for kind, name, _, sql in found}
+    for kind, name, table, _ in found:
+        if kind == "trigger" and str(table).lower() in BY_NAME:
+            return f"the trigger {name}"
+    for table in TABLES:
+        kind, sql = by_name.get(table.name, ("", ""))
+        columns = [row[1] for row in database.execute(f"PRAGMA table_info({quote_identifier(table.name)})").fetchall()]
+        if kind != "table" or " AS" in sql.upper() or columns != table.names:
+            return f"the table {table.name}"
+    for view in VIEWS:
+        kind, sql = by_name.get(view.name, ("", ""))
+        if kind != "view" or not sql.endswith(f" AS {view.sql.strip()}"):
+            return f"the view {view.name}"
+    return None
 
 
 def drop_everything(database: Database) -> None:

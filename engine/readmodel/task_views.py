@@ -122,7 +122,7 @@ SUBTREE_USAGE: Final = SqlView(
     """
 WITH RECURSIVE under (run, top, task_id) AS (
   SELECT run, task_id, task_id FROM tasks
-  UNION ALL
+  UNION
   SELECT u.run, u.top, t.task_id FROM under u JOIN tasks t ON t.run = u.run AND t.parent_task_id = u.task_id
 )
 SELECT u.run, u.top AS task_id, count(*) AS tasks,

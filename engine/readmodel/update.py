@@ -66,6 +66,14 @@ class At:
     fault: str | None
 
 
+def _at(position: object, link: object, fault: object) -> At:
+    """Return where the rows of a run are, by its row. Values of other types are not ours: no past fits what they
+    become here, so the run's rows are made anew."""
+    if type(position) is int and type(link) is str and (fault is None or type(fault) is str):
+        return At(position, link, fault)
+    return At(0, "changed by others", None)
+
+
 def _end_of(head: Head) -> At:
     """Return where the rows of a run are when they are at its end."""
     return At(head.position, head.link.hex(), None)
@@ -99,7 +107,7 @@ class Updater:
         # Rows first, then heads: a run that begins, or moves on, between the two is neither gone nor behind its rows.
         with self.place.translated():
             rows = self.place.database.execute("SELECT run, position, link, fault FROM runs ORDER BY run").fetchall()
-        known = {run: At(*rest) for run, *rest in rows}
+        known = {run: _at(*rest) for run, *rest in rows}
         heads = {head.run_id: head for head in self.journal.heads()}
         removed = tuple(run for run in known if run not in heads)
         for run in removed:
@@ -133,7 +141,7 @@ class Updater:
             found = self.place.database.execute(
                 "SELECT position, link, fault FROM runs WHERE run = ?", [run]
             ).fetchone()
-        return None if found is None else At(*found)
+        return None if found is None else _at(*found)
 
 
 class _Run:

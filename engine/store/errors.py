@@ -12,7 +12,7 @@ from eventsourcing.domain import EventSourcingError
 
 from engine.core.errors import BackendUnavailable, EngineError, NotAStore
 
-__all__ = ["DATABASE_ERRORS", "translated", "translation_of"]
+__all__ = ["DATABASE_ERRORS", "changed_by_others", "translated", "translation_of"]
 
 _DOCTOR: Final = "'refold doctor' says what is damaged and what can be saved"
 _HINTS: tuple[tuple[int, type[EngineError], str, str], ...] = (
@@ -95,7 +95,14 @@ def translated(where: str) -> Iterator[None]:
 
 
 def _of_schema(error: Exception, where: str) -> EngineError | None:
-    """Return the refold error when a table or a column is not there: what we ask never changes, so the file has."""
-    if getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_ERROR and str(error).startswith("no such "):
-        return NotAStore(f"store {where} is damaged, or another program changed it", hint=_DOCTOR, reason=str(error))
+    """Return the refold error when a table or a column is not there, or the file is of a form that this SQLite does not
+    know: what we ask never changes, so the file has."""
+    changed = str(error).startswith(("no such ", "unsupported file format"))
+    if getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_ERROR and changed:
+        return changed_by_others(where, str(error))
     return None
+
+
+def changed_by_others(where: str, reason: str) -> NotAStore:
+    """Return the error for a store whose tables are not those that refold made."""
+    return NotAStore(f"store {where} is damaged, or another program changed it", hint=_DOCTOR, reason=reason)

@@ -14,7 +14,7 @@ from typing import Final
 from eventsourcing.sqlite import SQLiteCursor
 
 from engine.core.errors import BackendUnavailable, NotAStore, NotFound, SchemaError
-from engine.store.errors import translated
+from engine.store.errors import changed_by_others, translated
 from engine.store.sqlite_connections import BUSY_TIMEOUT_S, Datastore, Pool
 from engine.store.sqlite_files import looking_at, make_empty
 from engine.store.sqlite_log import is_cut_short
@@ -114,6 +114,7 @@ class SqliteBackend:
                     f"store {self.url} has format {version}, this refold reads up to {STORE_FORMAT}",
                     hint="upgrade refold to the version that wrote the store",
                 )
+            self._check_schema(c)
             return True
         if application or tables:
             raise NotAStore(
@@ -121,6 +122,20 @@ class SqliteBackend:
                 hint="name a refold store, or a path that does not exist yet",
             )
         return False
+
+    def _check_schema(self, c: SQLiteCursor) -> None:
+        """Refuse a store in which our tables are something else, or have triggers that are not ours: a view computes
+        when it is read, and may never end. What is missing is named when it is needed."""
+        recorders = (self.commits, self.checkpoints)
+        made = [statement for recorder in recorders for statement in recorder.construct_create_table_statements()]
+        ours = {statement.replace("IF NOT EXISTS ", "", 1) for statement in made}
+        c.execute(
+            "SELECT type, name, sql FROM sqlite_master "
+            "WHERE tbl_name COLLATE NOCASE IN ('stored_events', 'run_heads', 'stored_checkpoints') AND type<>'index'"
+        )
+        for kind, name, sql in c.fetchall():
+            if sql not in ours:
+                raise changed_by_others(self.url, f"the {kind} {name}")
 
     def _set_wal(self) -> None:
         """Switch a new file to write-ahead logging. SQLite does not wait for other openers here, so we do."""

@@ -202,19 +202,6 @@ def test_a_state_that_cannot_be_shown_is_damage_and_a_wrong_question_is_not(tmp_
         asked("r", state, wrong)
 
 
-def test_a_head_before_all_positions_stops_the_read_model_with_a_fault(tmp_path: Path) -> None:
-    """The rows of the other runs are made; the damaged one is named."""
-    path = tmp_path / "refold.db"
-    with open_store(path) as store:
-        for name in ("a", "r"):
-            store.run(name).tasks.open_root("root")
-    with raw(path) as connection:
-        connection.execute("UPDATE run_heads SET position=-1 WHERE run_id='r'")
-    with open_store(path, read_only=True) as store, store.readmodel("memory:") as model:
-        assert [fault.run for fault in model.updated.faults] == ["r"]
-        assert model.positions()["a"] == 1
-
-
 @pytest.mark.parametrize(
     "subject", [{"task": 5}, {"task": ["root"]}, {"context": b"c"}, {"worker": "1"}, {"node": ("g", "0")}], ids=str
 )
