@@ -7,9 +7,11 @@ nothing; what was refused must have changed nothing; and what was taken must go 
 
 from __future__ import annotations
 
+import faulthandler
 from pathlib import Path
 from typing import Final
 
+from tests.sweeps.fuzz_files import fuzz_read_model, fuzz_schema, fuzz_store_file
 from tests.sweeps.fuzz_imports import fuzz_archive, fuzz_record, fuzz_recording
 from tests.sweeps.fuzz_stored import fuzz_codec, fuzz_stored
 from tests.sweeps.harness import Tally, chosen, seed_of
@@ -19,11 +21,17 @@ __all__ = ["SWEEP", "TARGETS"]
 TARGETS: Final = {
     "codec": (fuzz_codec, 2_000),
     "stored": (fuzz_stored, 60),
+    "store file": (fuzz_store_file, 40),
+    "schema": (fuzz_schema, 40),
+    "read model": (fuzz_read_model, 60),
     "archive": (fuzz_archive, 600),
     "record": (fuzz_record, 600),
     "recording": (fuzz_recording, 200),
 }
 """Target -> what prepares it in an empty folder and returns how one case is tried, and how many cases make a chunk."""
+
+
+HANGS_S: Final = 900
 
 
 class FuzzSweep:
@@ -37,6 +45,7 @@ class FuzzSweep:
         names = list(TARGETS)
         name = names[number % len(names)]
         prepare, count = TARGETS[name]
+        faulthandler.dump_traceback_later(HANGS_S, exit=True)  # SQLite may compute without end, and no alarm ends it
         attempt = prepare(folder)
         tally = Tally()
         for case in chosen(count, at_most, seed_of("fuzz", number)):
@@ -44,6 +53,7 @@ class FuzzSweep:
             tally.points += 1
             tally.notes[f"{name}: {outcome}"] += 1
             tally.violations += [f"fuzz chunk {number} ({name}) case {case}: {problem}" for problem in problems]
+        faulthandler.cancel_dump_traceback_later()
         return tally
 
 

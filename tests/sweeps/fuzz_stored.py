@@ -29,7 +29,7 @@ from tests.sweeps.mutate import Dice, changed_bytes, changed_tree, odd_value
 from tests.sweeps.watch import watched
 from tests.toy import BANK
 
-__all__ = ["Sample", "ask_everything", "fuzz_codec", "fuzz_stored", "samples"]
+__all__ = ["Sample", "ask_everything", "clear", "fuzz_codec", "fuzz_stored", "odd_cell", "samples"]
 
 
 class Sample:
@@ -265,7 +265,7 @@ def _spoil_checkpoint(dice: Dice, connection: sqlite3.Connection, sample: Sample
         )
 
 
-def _odd_cell(dice: Dice) -> Any:
+def odd_cell(dice: Dice) -> Any:
     """Return a value that SQLite can hold, of any type."""
     value = odd_value(dice)
     if type(value) is int and not -(2**63) <= value < 2**63:
@@ -302,7 +302,7 @@ def _spoil_column(dice: Dice, connection: sqlite3.Connection, sample: Sample) ->
     key = "run_id" if table == "run_heads" else "rowid"
     keys = [row[0] for row in connection.execute(f"SELECT {key} FROM {table}")]
     if keys:
-        _try(connection, f"UPDATE {table} SET {column}=? WHERE {key}=?", (_odd_cell(dice), dice.choice(keys)))
+        _try(connection, f"UPDATE {table} SET {column}=? WHERE {key}=?", (odd_cell(dice), dice.choice(keys)))
 
 
 def _move_rows(dice: Dice, connection: sqlite3.Connection, sample: Sample) -> None:

@@ -117,11 +117,13 @@ def _installed() -> None:
 def _listening(folder: Path | None) -> Iterator[list[str]]:
     _installed()
     heard: list[str] = []
+    before, sys.unraisablehook = sys.unraisablehook, lambda what: heard.append(f"a dropped {what.exc_value!r:.200}")
     _ears.within, _ears.heard = folder, heard
     try:
         yield heard
     finally:
         _ears.heard = None
+        sys.unraisablehook = before
 
 
 @contextmanager
