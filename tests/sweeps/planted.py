@@ -235,6 +235,7 @@ PLANTS: Final = {
     "digests are believed": Plant("rows", partial(_instead, SqliteCheckpoints, "read", _believe_checkpoint), "1:2", 40),
     "a fold with a memory": Plant("machines", _hidden_state, "2:3", 4),
     "a fold with a memory, found by Hypothesis": Plant("machines", _hidden_state, "3:4", 10),
+    "a fold with a memory, on a walk": Plant("walk", _hidden_state, "1:2", 320),
     "a checkpoint loses a record": Plant(
         "restores", partial(_instead, restore, "_load_table", _load_all_but_one), "1:2", 200
     ),
