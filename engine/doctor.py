@@ -79,12 +79,15 @@ def diagnose(
     """
     path = file_of(url)
     try:
+        before = _mark(path)
         findings = list(_of_log(path))
         with looked_at(path) as place:
             findings += [Finding("damaged_file", problem, _COPY) for problem in file_problems(place, alone=alone)]
             verdicts: list[Verdict] = []
             findings += _of_runs(place, model, verdicts, alone=alone, progress=progress)
         found = Diagnosis(str(url), tuple(findings), tuple(verdicts), ())
+        if not found.ok and alone and before is not None and _mark(path) != before:
+            raise BackendUnavailable(f"store {path} changed while it was looked at", hint="try again")
         if found.ok or not saving:
             return found
         with Remains(path, progress=_named(progress, "pages")) as remains:
@@ -93,6 +96,15 @@ def diagnose(
     except OSError as error:
         raise BackendUnavailable(f"store {path} cannot be read: {error.strerror}", hint="check the disk") from error
     return replace(found, savable=tuple(sorted(savable, key=lambda run: run.run)))
+
+
+def _mark(path: Path) -> tuple[int, int] | None:
+    """Return what changes with a store that has no log beside it; None with one: then SQLite sees to it that one look
+    is at one state."""
+    if path.with_name(path.name + "-wal").exists():
+        return None
+    found = path.stat()
+    return found.st_mtime_ns, found.st_size
 
 
 def _of_log(path: Path) -> Iterator[Finding]:

@@ -23,6 +23,7 @@ from eventsourcing.sqlite import SQLiteCursor, SQLiteDatastore
 
 from engine.core.errors import BackendUnavailable, ReadOnly
 from engine.store.sqlite_files import Connection, opened, rests_at_forks
+from engine.store.sqlite_log import has_sound_header
 
 __all__ = ["BUSY_TIMEOUT_S", "Datastore", "Pool"]
 
@@ -112,11 +113,14 @@ class Pool:
         """Return what SQLite is to be told when no writer can be where the file lies, or none is: it needs no files
         beside it then, and might not even be able to make them."""
         log, index = (self._path.with_name(self._path.name + end) for end in ("-wal", "-shm"))
-        if not os.access(self._path.parent, os.W_OK) and not (log.exists() and log.stat().st_size):
+        size = log.stat().st_size if log.exists() else None
+        if not size and not os.access(self._path.parent, os.W_OK):
             return "&immutable=1"
-        if self._alone and not log.exists():
+        if not self._alone:
+            return ""
+        if size is None or (size and not has_sound_header(log)):  # a log without one is none to SQLite
             return "&immutable=1"
-        return "&readonly_shm=1" if self._alone and index.exists() else ""
+        return "&readonly_shm=1" if index.exists() else ""
 
 
 def _text(stored: bytes) -> str:

@@ -24,9 +24,10 @@ from typing import Final, TypeAlias
 
 from engine.store.sqlite_files import looking_at
 
-__all__ = ["Log", "is_cut_short", "read_log"]
+__all__ = ["LOG_HEADER_BYTES", "Log", "has_sound_header", "is_cut_short", "read_log"]
 
-_HEADER_BYTES, _FRAME_HEADER_BYTES = 32, 24
+LOG_HEADER_BYTES: Final = 32
+_FRAME_HEADER_BYTES: Final = 24
 _MAGIC: Final = (0x377F0682, 0x377F0683)  # the second: checksums over big-endian words
 _INDEX_HEADER_BYTES: Final = 48  # it stands there twice: while the two differ, a writer is changing them
 _LOOKED_AT_CLOSELY: Final = 64
@@ -78,11 +79,11 @@ class _File:
 
     def __init__(self, file: int, page_bytes: int) -> None:
         self._file = file
-        self.header = header = os.pread(file, _HEADER_BYTES, 0)
+        self.header = header = os.pread(file, LOG_HEADER_BYTES, 0)
         magic = int.from_bytes(header[:4], "big")
         self.big = magic == _MAGIC[1]
         self.sound = (
-            len(header) == _HEADER_BYTES
+            len(header) == LOG_HEADER_BYTES
             and magic in _MAGIC
             and checksum(header[:24], (0, 0), big=self.big) == _pair(header[24:32])
         )
@@ -103,7 +104,7 @@ class _File:
 
     def offset(self, number: int) -> int:
         """Return where the page of a frame begins."""
-        return _HEADER_BYTES + number * (_FRAME_HEADER_BYTES + self.page_bytes) + _FRAME_HEADER_BYTES
+        return LOG_HEADER_BYTES + number * (_FRAME_HEADER_BYTES + self.page_bytes) + _FRAME_HEADER_BYTES
 
     def frame(self, number: int) -> _Frame | None:
         """Return a frame, None when the file has no such whole one."""
@@ -208,6 +209,12 @@ def read_log(file: int, page_bytes: int) -> Log:
     return Log(committed, pages, (*waiting, *dropped), 0 if behind is None else behind.flushed)
 
 
+def has_sound_header(log: Path) -> bool:
+    """Return whether SQLite looks at a log at all. Raises OSError."""
+    with log.open("rb") as file:
+        return _File(file.fileno(), LOG_HEADER_BYTES).sound
+
+
 def is_cut_short(store: Path, page_bytes: int) -> bool:
     """Return whether SQLite, which has looked at the log of this open store, does not see commits that were flushed.
 
@@ -225,7 +232,7 @@ def is_cut_short(store: Path, page_bytes: int) -> bool:
                 # Whoever may not write the index may be looking at one that is older than the damage. SQLite then reads
                 # the log for itself, and so must we.
                 found = read_log(file.fileno(), page_bytes).commits_dropped > 0
-            header = os.pread(file.fileno(), _HEADER_BYTES, 0)
+            header = os.pread(file.fileno(), LOG_HEADER_BYTES, 0)
             return found and os.pread(index, len(seen), 0) == seen and header == log.header
     except OSError:  # there is no log, or what reads the store will say why it cannot
         return False

@@ -19,12 +19,13 @@ from engine.store.errors import DATABASE_ERRORS, translation_of
 from engine.store.sqlite import SqliteBackend
 from engine.store.sqlite_connections import Pool
 from engine.store.sqlite_files import looking_at
-from engine.store.sqlite_log import read_log
+from engine.store.sqlite_log import LOG_HEADER_BYTES, read_log
 from engine.store.sqlite_pages import HEADER_BYTES, page_bytes_of
 
 __all__ = ["commits_dropped", "file_of", "file_problems", "is_of_the_file", "looked_at", "opened_to_look"]
 
 _PROBLEMS_MAX: Final = 20
+_READINGS_MAX: Final = 5
 _OF_THE_FILE: Final = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_ERROR)
 
 
@@ -73,13 +74,22 @@ def looked_at(path: Path) -> Iterator[Path]:
 def commits_dropped(path: Path) -> int:
     """Return how many commits in the log beside a store were flushed once and cannot be reached any more, at least.
 
-    Reads all of the log. Raises OSError.
+    Reads all of the log; twice, when it seems to be damaged, since a writer may have been at it. Raises OSError.
     """
     log = path.with_name(path.name + "-wal")
     if not log.is_file():
         return 0
     with looking_at(path) as file, log.open("rb") as opened:
-        return read_log(opened.fileno(), page_bytes_of(os.pread(file, HEADER_BYTES, 0))).commits_dropped
+        page_bytes = page_bytes_of(os.pread(file, HEADER_BYTES, 0))
+        seen: tuple[bytes, tuple[tuple[int, int], ...]] | None = None
+        for _ in range(_READINGS_MAX):
+            found = read_log(opened.fileno(), page_bytes)
+            if not found.commits_dropped:
+                return 0
+            last, seen = seen, (os.pread(opened.fileno(), LOG_HEADER_BYTES, 0), found.dropped[:1])
+            if last == seen:
+                return found.commits_dropped
+        return 0
 
 
 def file_problems(path: Path, *, alone: bool = False) -> list[str]:
