@@ -213,7 +213,7 @@ class DamageSweep:
     first store are a round."""
 
     name = "damage"
-    weight = 0.15
+    weight = 0.18
 
     @property
     def round_size(self) -> int | None:
@@ -246,18 +246,19 @@ class DamageSweep:
         store = folder / "refold.db"
         _put(whole)
         before = _before(store, made, whole)
-        content = content_of(store)
+        content = content_of(whole[store])
+        assert content is not None
         asked = 0
         for count, damage in enumerate(damages):
             data = bytearray(whole[path])
             damage.apply(data)
             damaged = {**whole, path: bytes(data)}
-            _put(damaged)
             tally.points += 1
             beyond = len(data) == len(whole[path]) and data[:HEADER_BYTES] == whole[path][:HEADER_BYTES]
-            if beyond and count % ASKED_THOUGH_UNSEEN and content_of(store) == content:
+            if beyond and count % ASKED_THOUGH_UNSEEN and content_of(damaged[store]) == content:
                 tally.notes["not to be seen"] += 1
                 continue
+            _put(damaged)
             asked += 1
             problems = []
             after: Answers = {}

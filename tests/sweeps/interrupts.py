@@ -33,7 +33,7 @@ class InterruptsSweep:
     """A chunk of the round is every twelfth place of one act; after the round, a chunk is a life."""
 
     name = "interrupts"
-    weight = 0.06
+    weight = 0.03
     round_size = len(_CHUNKS)
 
     def chunk(self, number: int, folder: Path, at_most: int | None = None) -> Tally:

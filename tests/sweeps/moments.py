@@ -23,7 +23,7 @@ class MomentsSweep:
     """A chunk is one store, killed eight times."""
 
     name = "moments"
-    weight = 0.03
+    weight = 0.02
     round_size = None
 
     def chunk(self, number: int, folder: Path, at_most: int | None = None) -> Tally:

@@ -19,7 +19,7 @@ class RestoresSweep:
     """A chunk is one run: all its positions, each from every start."""
 
     name = "restores"
-    weight = 0.03
+    weight = 0.02
     round_size = None
 
     def chunk(self, number: int, folder: Path, at_most: int | None = None) -> Tally:

@@ -8,7 +8,7 @@ import hashlib
 import random
 import sqlite3
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, TypeAlias
@@ -133,12 +133,15 @@ def _partly(store: Store, before: World, after: World) -> list[World]:
     return worlds
 
 
-def content_of(path: Path) -> bytes | None:
-    """Return a name for everything that SQL can read in a store file, rows, indexes and marks, or None when it cannot.
-    Stores of the same content give the same answers to everything, whatever else is in the file."""
+def content_of(store: Path | bytes) -> bytes | None:
+    """Return a name for everything that SQL can read in a store, rows, indexes and marks, or None when it cannot.
+    Stores of the same content give the same answers to everything, whatever else is in the file.
+
+    The store is a file, or the bytes of one with no log beside it: these are read in memory, at a fifth of the cost.
+    """
     hasher = hashlib.sha256()
     try:
-        with closing(sqlite3.connect(path)) as connection:
+        with closing(sqlite3.connect(store)) if isinstance(store, Path) else _in_memory(store) as connection:
             connection.text_factory = bytes
             schema = connection.execute("SELECT * FROM sqlite_master ORDER BY rowid").fetchall()
             for table in (row[1].decode() for row in schema if row[0] == b"table"):
@@ -148,6 +151,17 @@ def content_of(path: Path) -> bytes | None:
         return None
     hasher.update(repr((schema, marks)).encode())
     return hasher.digest()
+
+
+_MEMORY: Final[list[sqlite3.Connection]] = []
+
+
+def _in_memory(store: bytes) -> AbstractContextManager[sqlite3.Connection]:
+    """Return a connection to the bytes of a store; always the same one."""
+    if not _MEMORY:
+        _MEMORY.append(sqlite3.connect(":memory:"))
+    _MEMORY[0].deserialize(store[:18] + b"\1\1" + store[20:])  # in memory there are no logs
+    return nullcontext(_MEMORY[0])
 
 
 _MARKS: Final = ("application_id", "user_version", "encoding", "integrity_check")
