@@ -3,7 +3,7 @@ append, and never show a state that a restore at its position would not show.
 
 Each event that is folded notes what its records were before, as a commit in the making does; going back puts them back
 and folds nothing. Only beyond what was noted is the state restored, from the nearest checkpoint, a stretch further
-back, so that the steps that follow find their notes. Memory is bounded: the notes of the last :data:`NOTED_MAX` events,
+back, so that the steps that follow find their notes. Memory is bounded: the notes of the last :data:`NOTED` events,
 and one commit.
 """
 
@@ -23,7 +23,7 @@ from engine.view import RunView
 
 __all__ = ["Slider"]
 
-NOTED_MAX: Final = 1_000
+NOTED: Final = 1_000
 """Events that can be taken back without restoring."""
 
 BACK: Final = 100
@@ -45,7 +45,7 @@ class Slider(RunView):
 
     def __init__(self, journal: Journal, checkpoints: Checkpoints, model: Model, run_id: str, position: int) -> None:
         super().__init__(journal, checkpoints, model, run_id, restore(journal, checkpoints, model, run_id, until=0))
-        self._behind: deque[_Noted] = deque(maxlen=NOTED_MAX)
+        self._behind: deque[_Noted] = deque(maxlen=NOTED)
         self._ahead: deque[Group] = deque()
         self._read_until = 0
         self._torn: int | None = None  # where it stood when a move began that did not come to its end

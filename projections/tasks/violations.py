@@ -74,7 +74,7 @@ RULE_TEXTS: Final[Mapping[str, str]] = {
 }
 """Every rule by its stable name."""
 
-SHOWN_ITEMS_MAX: Final = 100
+_SHOWN_ITEMS_MAX: Final = 100
 """Items that a list or an object may hold, all in all, to be shown as it is in a violation."""
 
 _shorten = Repr()
@@ -141,7 +141,7 @@ def _is_small(value: Any) -> bool:
         elif not (at is None or kind is bool or kind is int or kind is float or kind is str):
             return False
         items += 1
-        if items + len(ahead) > SHOWN_ITEMS_MAX:
+        if items + len(ahead) > _SHOWN_ITEMS_MAX:
             return False
     return True
 

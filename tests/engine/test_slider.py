@@ -92,7 +92,7 @@ def test_every_position_is_shown_as_a_fresh_view_shows_it(store: Store, run: Liv
 def test_any_walk_ends_where_a_fresh_view_is(seed: int, domain: Any, spacing: int, data: st.DataObject) -> None:
     """Over random runs, checkpoints or none, with bounds so small that every way of moving is taken, in any order."""
     with pytest.MonkeyPatch.context() as patch:
-        for name in ("NOTED_MAX", "BACK", "FAR"):
+        for name in ("NOTED", "BACK", "FAR"):
             patch.setattr(module, name, data.draw(st.integers(1, 12), name))
         with domain.store("memory:", policy=CheckpointPolicy(every_events=spacing)) as store:
             run = store.run("r")
