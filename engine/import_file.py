@@ -14,7 +14,7 @@ from engine.core.errors import ImportRefused, InvalidValue
 from engine.core.fields import check_id
 from engine.core.limits import IMPORT_BYTES_MAX
 from engine.open_store import Store
-from engine.read_json import read_json
+from engine.read_json import read_all, read_json
 
 if TYPE_CHECKING:
     from engine.import_record import RecordFormat
@@ -108,7 +108,7 @@ def read_file(file: IO[bytes], *, format: Format | None = None, name: str = "the
             return ReadFile("archive", name, [line.decode() for line in chain((first,), file)])
         except UnicodeDecodeError as error:
             raise _refused(f"{name} is not UTF-8 text: {error.reason}") from None
-    content = read_json(first + file.read(IMPORT_BYTES_MAX), name)
+    content = read_json(read_all(file, name, first=first), name)
     form = format or _format_of(content, name)
     if form == "kernel-recording":
         from engine.adapters.kernel_recording.reading import check

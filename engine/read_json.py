@@ -5,18 +5,32 @@ from __future__ import annotations
 
 import codecs
 import json
-from typing import Any
+from typing import IO, Any, Final
 
 from engine.core.errors import ImportRefused
 from engine.core.limits import IMPORT_BYTES_MAX
 
-__all__ = ["read_json"]
+__all__ = ["read_all", "read_json"]
+
+_PIECE_BYTES: Final = 1 << 20
+
+
+def read_all(file: IO[bytes], name: str, *, first: bytes = b"") -> bytes:
+    """Return ``first`` and the rest of a file, read piece by piece: asked for many bytes at once, Python takes memory
+    for all of them, whatever the file holds. Raises ImportRefused once it is too large."""
+    pieces, size = [first], len(first)
+    while size <= IMPORT_BYTES_MAX and (piece := file.read(_PIECE_BYTES)):
+        pieces.append(piece)
+        size += len(piece)
+    if size > IMPORT_BYTES_MAX:
+        raise _too_large(name)
+    return b"".join(pieces)
 
 
 def read_json(raw: bytes, name: str) -> Any:
     """Return the JSON value in bytes. Raises ImportRefused: too large, not UTF-8, not one value, a key twice, NaN."""
     if len(raw) > IMPORT_BYTES_MAX:
-        raise refused(f"{name} holds more than {IMPORT_BYTES_MAX} bytes (IMPORT_BYTES_MAX)")
+        raise _too_large(name)
     try:
         text = raw.removeprefix(codecs.BOM_UTF8).decode()
         return json.loads(text, object_pairs_hook=_no_duplicates, parse_constant=_no_constant)
@@ -29,6 +43,10 @@ def read_json(raw: bytes, name: str) -> Any:
 def refused(problem: str, *, hint: str = "nothing was imported") -> ImportRefused:
     """Return the refusal of a file as a whole."""
     return ImportRefused(problem, [{"path": "", "problem": problem}], hint=hint)
+
+
+def _too_large(name: str) -> ImportRefused:
+    return refused(f"{name} holds more than {IMPORT_BYTES_MAX} bytes (IMPORT_BYTES_MAX)")
 
 
 def _no_constant(name: str) -> Any:

@@ -78,6 +78,8 @@ def salvage(url: str | Path, target: Path, model: Model, *, progress: Progress |
 
 def refuse_to_replace(target: Path) -> None:
     """Raise Refused when a store at ``target``, or a file that would belong to it, is there."""
+    if not target.name:
+        raise Refused(f"{str(target)!r} names no file", hint="name a file that does not exist yet")
     for end in _BESIDE:
         taken = target.with_name(target.name + end)
         if os.path.lexists(taken):

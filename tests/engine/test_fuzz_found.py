@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import io
 import json
+import tracemalloc
 from collections.abc import Callable, Iterator
 from hashlib import sha256
 from pathlib import Path
@@ -12,6 +13,9 @@ from typing import Any
 
 import pytest
 
+from engine import read_json as read_json_module
+from engine.adapters.kernel_recording import read as read_recording
+from engine.adapters.kernel_recording import reading as reading_module
 from engine.archive import from_json
 from engine.asking import asked
 from engine.changes import with_changes
@@ -53,6 +57,47 @@ def test_an_archive_that_is_nested_without_end_is_refused(levels: int) -> None:
         bring(text)
     with pytest.raises(InvalidValue):
         from_json(json.loads(deep))
+
+
+class Endless(io.RawIOBase):
+    """A file that goes on for ever, and counts what was taken of it."""
+
+    def __init__(self, begin: bytes) -> None:
+        self.begin, self.taken = begin, 0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        piece = (self.begin if not self.taken else b"").ljust(len(buffer))[: len(buffer)]
+        buffer[:] = piece
+        self.taken += len(piece)
+        return len(piece)
+
+
+def test_a_small_file_takes_little_memory_and_an_endless_one_an_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Python takes memory for all the bytes that are asked for: so they are asked for piece by piece, up to the limit
+    on them."""
+    for module in (read_json_module, reading_module):
+        monkeypatch.setattr(module, "IMPORT_BYTES_MAX", 5 << 20)
+    small = tmp_path / "small.json"
+    small.write_text('{"decoded_inputs": [], "planned_steps": []}')
+    for read in (lambda: read_file(small.open("rb")), lambda: read_recording(small)):
+        tracemalloc.start()
+        read()
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert peak < 3 << 20
+    endless = Endless(b'{"nodes": [\n')
+    with pytest.raises(ImportRefused, match="IMPORT_BYTES_MAX"):
+        read_file(io.BufferedReader(endless))
+    assert endless.taken < 8 << 20
+    large = tmp_path / "large.json"
+    large.write_bytes(b" " * (6 << 20))
+    with pytest.raises(ImportRefused, match="IMPORT_BYTES_MAX"):
+        read_recording(large)
 
 
 @pytest.mark.parametrize("version", ["²", "9" * 5_000, "٣", "-1", ""])

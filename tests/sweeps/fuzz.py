@@ -14,6 +14,7 @@ from typing import Final
 from tests.sweeps.fuzz_files import fuzz_read_model, fuzz_schema, fuzz_store_file
 from tests.sweeps.fuzz_imports import fuzz_archive, fuzz_record, fuzz_recording
 from tests.sweeps.fuzz_stored import fuzz_codec, fuzz_stored
+from tests.sweeps.fuzz_words import fuzz_words
 from tests.sweeps.harness import Tally, chosen, seed_of
 
 __all__ = ["SWEEP", "TARGETS"]
@@ -27,11 +28,12 @@ TARGETS: Final = {
     "archive": (fuzz_archive, 600),
     "record": (fuzz_record, 600),
     "recording": (fuzz_recording, 200),
+    "words": (fuzz_words, 200),
 }
 """Target -> what prepares it in an empty folder and returns how one case is tried, and how many cases make a chunk."""
 
 
-HANGS_S: Final = 900
+HANGS_S: Final = 500
 
 
 class FuzzSweep:

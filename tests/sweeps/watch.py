@@ -36,10 +36,18 @@ _NEVER: Final = frozenset(
         "import", "exec", "compile", "pickle.find_class", "marshal.loads", "marshal.load", "code.__new__",
         "os.system", "os.exec", "os.posix_spawn", "os.fork", "os.spawn", "subprocess.Popen", "ctypes.dlopen",
         "ctypes.call_function", "socket.connect", "socket.bind", "socket.getaddrinfo", "urllib.Request",
-        "sqlite3.enable_load_extension", "sqlite3.load_extension", "os.chmod", "os.chown", "os.symlink", "os.link",
+        "sqlite3.enable_load_extension", "sqlite3.load_extension", "os.chown", "os.symlink", "os.link",
     )
 )  # fmt: skip
-_FILES: Final = {"open": 0, "os.remove": 0, "os.rename": 1, "os.mkdir": 0, "os.rmdir": 0, "os.truncate": 0}
+_FILES: Final = {
+    "open": 0,
+    "os.remove": 0,
+    "os.rename": 1,
+    "os.mkdir": 0,
+    "os.rmdir": 0,
+    "os.truncate": 0,
+    "os.chmod": 0,
+}
 """Events that change a file, and which argument names it."""
 
 
@@ -108,8 +116,8 @@ def _installed() -> None:
         for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
             if not module.name.startswith("engine.testing") and not module.name.endswith("__main__"):
                 import_module(module.name)
-    for name in ("utf-8-sig", "utf-16", "utf-16-be", "utf-16-le", "utf-32", "utf-32-be", "utf-32-le"):
-        codecs.lookup(name)  # what JSON may be written in
+    for name in ("unicode-escape", "utf-8-sig", "utf-16", "utf-16-be", "utf-16-le", "utf-32", "utf-32-be", "utf-32-le"):
+        codecs.lookup(name)  # what JSON may be written in, and an id shown
     sys.addaudithook(_ears)
 
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from engine.adapters.kernel_recording.place import Place
 from engine.core.errors import ImportRefused
 from engine.core.limits import IMPORT_BYTES_MAX
 
 __all__ = ["check", "detect", "read"]
+
+_PIECE_BYTES: Final = 1 << 20
 
 
 def detect(data: Any) -> bool:
@@ -42,11 +44,13 @@ def check(data: Any) -> None:
 
 
 def _bytes_of(path: Path) -> bytes:
+    raw = bytearray()
     with path.open("rb") as file:
-        raw = file.read(IMPORT_BYTES_MAX + 1)
-    if len(raw) > IMPORT_BYTES_MAX:
-        raise ValueError(f"more than {IMPORT_BYTES_MAX} bytes (IMPORT_BYTES_MAX)")
-    return raw
+        while piece := file.read(_PIECE_BYTES):  # not all at once: that takes memory for all that is asked for
+            raw += piece
+            if len(raw) > IMPORT_BYTES_MAX:
+                raise ValueError(f"more than {IMPORT_BYTES_MAX} bytes (IMPORT_BYTES_MAX)")
+    return bytes(raw)
 
 
 def _refused(problem: str) -> ImportRefused:

@@ -63,10 +63,10 @@ def command(
         raise click.UsageError("name two places, or another run, or one of --with, --checkpoints, --at and --at-time")
     with opened_store() as store:
         if file is not None:
-            from engine.read_json import read_json
+            from engine.read_json import read_all, read_json
 
             label = str(getattr(file, "name", "-"))
-            theirs = read_json(file.read(), label)
+            theirs = read_json(read_all(file, label), label)
             name, view = _view(store, _side(run) if here == Where() else Side(run, here))
             names, found = (name, label), view.diff_with(theirs)
         else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import tempfile
 from collections.abc import Callable, Iterator
@@ -74,6 +75,8 @@ def _refuse_to_replace(file: Path) -> None:
 def _write(file: Path, lines: Iterator[str], progress: Callable[[int, int], None] | None, end: int) -> int:
     """Write the lines durably, then move them into place; return how many there were."""
     target = Path(os.path.realpath(file))  # a link stays a link: what it names is replaced
+    if target.is_dir():  # before anything is written beside it; an empty path names the folder that we are in
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(file))
     descriptor, name = tempfile.mkstemp(prefix=f".{target.name[:100]}.", dir=target.parent)
     count = 0
     try:
