@@ -18,7 +18,7 @@ from rich.console import Console
 
 from tests.sweeps.ledger import STATE, Busy, Ledger, code_version
 from tests.sweeps.registry import SWEEPS, Entry, sweep_named
-from tests.sweeps.report import Lines, Progress, Screen, rows_of, table_of, to_json, write_readme
+from tests.sweeps.report import Lines, Progress, Screen, more_of, rows_of, table_of, to_json, write_readme
 from tests.sweeps.runner import run_chunks, run_until
 
 __all__ = ["main"]
@@ -123,6 +123,7 @@ def _say(given: argparse.Namespace, out: Console, entries: list[Entry], ledger: 
         return
     spent = sum(row.minutes for row in rows)
     out.print(table_of(rows, f"{minutes:.1f} minutes on {given.cores} cores; {spent:,.1f} core-minutes on this code"))
+    out.print(more_of(rows), markup=False, highlight=False, soft_wrap=True)
     for row in rows:
         for _, text in ledger.of(row.sweep).violations[:5]:
             out.print(f"VIOLATION {text}", markup=False, highlight=False, soft_wrap=True)

@@ -213,7 +213,7 @@ class DamageSweep:
     first store are a round."""
 
     name = "damage"
-    weight = 0.18
+    weight = 0.2
 
     @property
     def round_size(self) -> int | None:

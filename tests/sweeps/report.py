@@ -23,7 +23,7 @@ from tests.sweeps.ledger import Ledger
 from tests.sweeps.registry import Entry
 from tests.sweeps.runner import Chunk, Job
 
-__all__ = ["Lines", "Progress", "Screen", "rows_of", "table_of", "to_json", "write_readme"]
+__all__ = ["Lines", "Progress", "Screen", "more_of", "rows_of", "table_of", "to_json", "write_readme"]
 
 README: Final = ROOT / "README.md"
 _BEGIN, _END = "<!-- sweeps: written by python -m tests.sweeps --readme -->", "<!-- /sweeps -->"
@@ -113,6 +113,16 @@ def _cells(row: Row) -> tuple[str, ...]:
     return row.sweep, row.point, f"{row.points:,}", _reached(row), str(row.violations), _failing(row), rate
 
 
+def more_of(rows: Sequence[Row]) -> str:
+    """Return what the columns do not say: steps are in two sweeps, and a disk that was opened stands for others."""
+    steps = sum(row.points for row in rows if row.sweep in ("machines", "walk"))
+    others = sum(row.notes.get("stands for", 0) for row in rows if row.sweep == "power")
+    said = f"Machine steps in all: {steps:,}." if steps else ""
+    if others:
+        said += f" The disks that were opened stand for {others:,} that SQLite's log cannot tell from them."
+    return said.strip()
+
+
 def table_of(rows: Sequence[Row], title: str) -> Table:
     """Return the table to look at."""
     table = Table(title=title, title_justify="left")
@@ -130,6 +140,8 @@ def write_readme(rows: Sequence[Row], ledger: Ledger, command: str) -> None:
         "| " + " | ".join(_HEADS) + " |",
         "| " + " | ".join("---:" if place in (2, 4, 6) else "---" for place in range(len(_HEADS))) + " |",
         *("| " + " | ".join(_cells(row)) + " |" for row in rows),
+        "",
+        more_of(rows),
         "",
         f"{minutes:,.0f} core-minutes of `{command}`, Python {platform.python_version()}, SQLite "
         f"{sqlite3.sqlite_version}, {os.cpu_count()} cores.",

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -14,9 +15,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.sweeps import report
 from tests.sweeps.harness import ROOT, Tally, scratch, sweep_up
 from tests.sweeps.ledger import VIOLATIONS_KEPT, Busy, Ledger
-from tests.sweeps.registry import sweep_named
+from tests.sweeps.registry import SWEEPS, sweep_named
 from tests.sweeps.runner import Job, Worker, furthest_behind
 
 
@@ -175,6 +177,28 @@ def test_an_interrupt_leaves_what_was_tried(tmp_path: Path) -> None:
     assert tried.chunks == tried.next - len(tried.holes) > 0
     with Ledger(state).locked():
         pass
+
+
+def test_the_readme_takes_the_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is written between two marks, again and again, and nothing else is touched."""
+    page = tmp_path / "README.md"
+    page.write_text(report.README.read_text(encoding="utf-8"), encoding="utf-8")
+    monkeypatch.setattr(report, "README", page)
+    outside = _parts(page)
+    assert len(outside) == 3
+    for points in (1_000, 333):
+        ledger = Ledger(tmp_path / str(points), "code")
+        ledger.folder.mkdir()
+        ledger.keep("power", 0, Tally(points, Counter({"stands for": 77})), 60.0)
+        report.write_readme(report.rows_of(SWEEPS, ledger), ledger, "make sweep")
+        written = _parts(page)
+        assert (written[0], written[2]) == (outside[0], outside[2])
+    assert "| power | a disk that a power cut may leave | 333 | 0 % of 1,000,000 | 0 |" in written[1]
+    assert "stand for 77" in written[1]
+
+
+def _parts(page: Path) -> list[str]:
+    return re.split(r"<!-- /?sweeps.*?-->", page.read_text(encoding="utf-8"))
 
 
 @pytest.mark.parametrize(
