@@ -3,12 +3,12 @@ view must never be told what came after it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any, Unpack
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
 from engine.changes import FieldChange, with_changes
 from engine.core.believed import believing
-from engine.core.decider import Model
+from engine.core.decider import Model, ModelState
 from engine.core.envelope import Event
 from engine.core.errors import InvalidValue
 from engine.diff import Diff, diff
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Audited"]
 
+T = TypeVar("T")
+
 
 class Audited:
     """What can be asked about how a run came to be as it is here. A live run reads on to the end of the journal; a view
@@ -39,6 +41,7 @@ class Audited:
 
         @property
         def position(self) -> int: ...
+        def ask(self, question: Callable[[ModelState], T]) -> T: ...
         @property
         def tasks(self) -> TaskQueries: ...
         @property
@@ -116,7 +119,7 @@ class Audited:
         ours = document(self)
         if isinstance(other, Audited):
             return diff(ours, document(other))
-        theirs = foreign_document(other)
+        theirs = foreign_document(other, ours)
         return diff(comparable(ours, theirs), theirs)
 
 

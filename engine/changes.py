@@ -12,13 +12,12 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final
 
-from engine.archive import to_json
 from engine.core.believed import believing
 from engine.core.decider import Model, ModelState
 from engine.core.envelope import EVENTS, Event
 from engine.core.json_patch import same
-from engine.core.table import Key, column_names
 from engine.diff import below
+from engine.own_form import columns_of, key_text
 from engine.restore import restore
 from engine.store import Checkpoints, Journal, cut
 
@@ -121,9 +120,9 @@ def _between(before: ModelState, after: ModelState) -> Iterator[FieldChange]:
             if public is not None:
                 old, new = public(before.parts[projection.name], key), public(after.parts[projection.name], key)
             else:
-                old, new = _columns(before, name, key), _columns(after, name, key)
+                old, new = (columns_of(side.tables[name].get(key)) for side in (before, after))
             for field, was, now in _fields(old, new):
-                yield FieldChange(name, _id(key), field, was, now)
+                yield FieldChange(name, key_text(key), field, was, now)
 
 
 def _fields(old: dict[str, Any], new: dict[str, Any], path: str = "") -> Iterator[tuple[str, Any, Any]]:
@@ -134,20 +133,6 @@ def _fields(old: dict[str, Any], new: dict[str, Any], path: str = "") -> Iterato
             yield from _fields(was, now, below(path, name))
         elif not same(was, now):
             yield below(path, name), was, now
-
-
-def _columns(state: ModelState, name: str, key: Key) -> dict[str, Any]:
-    """Return a record's dump by the names of its columns, {} when there is none."""
-    row = state.tables[name].get(key)
-    if row is None:
-        return {}
-    dumped = row.dump()
-    names = column_names(type(row), len(dumped)) or tuple(str(number) for number in range(len(dumped)))
-    return {field: to_json(value) for field, value in zip(names, dumped, strict=True)}
-
-
-def _id(key: Key) -> str:
-    return "/".join(str(step) for step in key) if isinstance(key, tuple) else str(key)
 
 
 def _shown(value: Any) -> str:

@@ -3,17 +3,21 @@ programs read. A document must never share anything with a state."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, Final, Protocol, TypeAlias
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final, Protocol, TypeAlias, TypeVar
 
 from engine.core.believed import believing
+from engine.core.decider import ModelState
 from engine.core.errors import ImportRefused
+from engine.own_form import own_records
 from projections.contexts import ContextQueries
 from projections.graph import GraphQueries
 from projections.swarm import SwarmQueries
 from projections.tasks import TaskQueries
 
 __all__ = ["Document", "Queried", "comparable", "document", "foreign_document"]
+
+T = TypeVar("T")
 
 Document: TypeAlias = dict[str, dict[str, Any]]
 """Records by kind (tasks, contexts, graphs, swarm) and id."""
@@ -26,6 +30,8 @@ class Queried(Protocol):
 
     @property
     def position(self) -> int: ...
+
+    def ask(self, question: Callable[[ModelState], T]) -> T: ...
 
     @property
     def tasks(self) -> TaskQueries: ...
@@ -41,22 +47,35 @@ class Queried(Protocol):
 
 
 def document(state: Queried) -> Document:
-    """Return ``{"tasks": {id: row}, "contexts": {id: record}, "graphs": {id: graph}, "swarm": {"swarm": context}}``.
+    """Return ``{"tasks": {id: row}, "contexts": {id: record}, "graphs": {id: graph}, "swarm": {"swarm": context}}``, as
+    far as the model has these projections, and the records of its others as :func:`engine.own_form.own_records` does.
 
     Rows and records are in the encodings of the original runtimes; the swarm is left out before it is started. What
     has been recorded of it and has no place in its record stands beside that one: ``verdict``, and ``raised_again``,
     how often the open escalation of a worker was raised again.
     """
     with believing(state.id, state.position):
-        return {
-            "tasks": {row["task_id"]: row for row in (row.to_json() for row in state.tasks.rows())},
-            "contexts": {context: state.contexts.to_record(context) for context in state.contexts.ids()},
-            "graphs": {graph: state.graphs.get(graph).to_json() for graph in state.graphs.ids()},
-            "swarm": _swarm_records(state.swarm) if state.swarm.started() else {},
-        }
+        here = state.ask(lambda held: frozenset(held.parts))
+        own = {kind: records(state) for kind, (projection, records) in _OUR_RECORDS.items() if projection in here}
+        return own | state.ask(own_records)
 
 
-def _swarm_records(swarm: SwarmQueries) -> dict[str, Any]:
+def _task_records(state: Queried) -> dict[str, Any]:
+    return {row["task_id"]: row for row in (row.to_json() for row in state.tasks.rows())}
+
+
+def _context_records(state: Queried) -> dict[str, Any]:
+    return {context: state.contexts.to_record(context) for context in state.contexts.ids()}
+
+
+def _graph_records(state: Queried) -> dict[str, Any]:
+    return {graph: state.graphs.get(graph).to_json() for graph in state.graphs.ids()}
+
+
+def _swarm_records(state: Queried) -> dict[str, Any]:
+    swarm = state.swarm
+    if not swarm.started():
+        return {}
     context, verdict = swarm.context(), swarm.verdict()
     records: dict[str, Any] = {"swarm": context.to_record()}
     if verdict is not None:
@@ -67,28 +86,39 @@ def _swarm_records(swarm: SwarmQueries) -> dict[str, Any]:
     return records
 
 
+_OUR_RECORDS: Final[Mapping[str, tuple[str, Callable[[Queried], dict[str, Any]]]]] = {
+    "tasks": ("tasks", _task_records),
+    "contexts": ("contexts", _context_records),
+    "graphs": ("graph", _graph_records),
+    "swarm": ("swarm", _swarm_records),
+}
+"""Kind of record -> the projection that has it, and how it is read."""
+
+
 def comparable(ours: Document, theirs: Document) -> Document:
     """Return of a document what another program's state can say too: the kinds that it has, and of a swarm its record,
     unless it tells the rest."""
-    found = {kind: ours[kind] for kind in theirs}
+    found = {kind: ours.get(kind, {}) for kind in theirs}
     if "swarm" in found:
         told = {"swarm", *theirs["swarm"]}
         found["swarm"] = {key: record for key, record in found["swarm"].items() if key in told}
     return found
 
 
-def foreign_document(value: Any) -> Document:
+def foreign_document(value: Any, kinds: Iterable[str] = ()) -> Document:
     """Return the document of a state as another program writes it. Raises ImportRefused saying what is no such state.
 
     It takes a list of task rows, what ``refold show --json`` prints, and documents: an object with any of ``tasks``,
     ``contexts``, ``graphs`` and ``swarm``, records by id, or in a list when they hold their ids themselves. A kind that
-    is left out is left out of the document too. Records are not validated; they are for comparing.
+    is left out is left out of the document too. Records are not validated; they are for comparing. ``kinds`` are those
+    of projections that are none of refold's, by id.
     """
+    readers = {**{kind: _by_id(kind, None) for kind in kinds}, **_KINDS}
     if type(value) is list:
         value = {"tasks": value}
-    if type(value) is not dict or not value.keys() & _KINDS.keys() or value.keys() - _KINDS.keys() - _BESIDE:
-        raise _no_state("", f"expected a list of task rows, or an object with any of: {', '.join(_KINDS)}")
-    return {kind: read(value[kind]) for kind, read in _KINDS.items() if kind in value}
+    if type(value) is not dict or not value.keys() & readers.keys() or value.keys() - readers.keys() - _BESIDE:
+        raise _no_state("", f"expected a list of task rows, or an object with any of: {', '.join(readers)}")
+    return {kind: read(value[kind]) for kind, read in readers.items() if kind in value}
 
 
 def _by_id(kind: str, key: str | None) -> Callable[[Any], dict[str, Any]]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from engine.app.output import print_json, print_tasks, printable, progress_bar
+from engine.app.output import print_json, print_table, print_tasks, printable, progress_bar
 from engine.app.shell import command_options, note, opened_store, run_argument
 from engine.app.times import moment_options, position_in
 
@@ -38,7 +39,7 @@ def command(
 
     With --json, records are in the encodings of the runtimes that they come from: tasks a list of rows; conversations
     and graphs an object of records by id; the swarm its record, or null before there is one. What 'refold import'
-    took in goes out equal.
+    took in goes out equal. Projections of your own (see REFOLD_MODEL) are shown as records by id.
 
     \b
     Examples:
@@ -53,9 +54,13 @@ def command(
         raise click.UsageError("--id goes with exactly one of --tasks, --contexts, --graphs and --swarm")
     with opened_store() as store, progress_bar(f"folding {run}") as progress:
         view = store.view(run, at=position_in(store, run, at, at_time), progress=progress)
+        if as_json and kinds:
+            head = {"run": run, "position": view.position}
+            print_json(head | {kind: _RECORDS[kind](view, one) for kind in kinds})
+            return
         if as_json:
-            head = {"run": run, "position": view.position} if kinds else _overview(view)
-            print_json(head | {kind: _RECORDS[kind](view, one) for kind in kinds or ["tasks"]})
+            rows = {"tasks": _task_rows(view, None)} if _has(view, "tasks") else {}
+            print_json(_overview(view) | rows | _own(view))
             return
         if not kinds:
             _print_all(view)
@@ -147,12 +152,23 @@ def _print_swarm(view: RunView, one: str | None) -> None:
 _TABLES = {"tasks": _print_tasks, "contexts": _print_contexts, "graphs": _print_graphs, "swarm": _print_swarm}
 
 
+def _has(view: RunView, projection: str) -> bool:
+    return view.ask(lambda state: projection in state.parts)
+
+
+def _own(view: RunView) -> dict[str, dict[str, Any]]:
+    """Return the records of projections that are none of refold's."""
+    from engine.own_form import own_records
+
+    return view.ask(own_records)
+
+
 def _overview(view: RunView) -> dict[str, object]:
     return {
         "run": view.id,
         "position": view.position,
         "digest": view.digest(),
-        "lifecycles": dict(view.tasks.counts()),
+        **({"lifecycles": dict(view.tasks.counts())} if _has(view, "tasks") else {}),
         "records": view.ask(lambda state: {name: len(table.rows) for name, table in sorted(state.tables.items())}),
     }
 
@@ -162,13 +178,29 @@ def _print_all(view: RunView) -> None:
     shown = _overview(view)
     click.echo(f"run {printable(view.id)}, position {view.position}")
     click.echo(f"digest {shown['digest']}")
-    counts = [f"{count} {lifecycle}" for lifecycle, count in view.tasks.counts().items() if count]
-    click.echo(f"tasks: {', '.join(counts) or 'none'}")
-    if counts:
-        click.echo()
-        _print_tasks(view, None)
-    there = {"contexts": view.contexts.ids(), "graphs": view.graphs.ids(), "swarm": view.swarm.started()}
+    if _has(view, "tasks"):
+        counts = [f"{count} {lifecycle}" for lifecycle, count in view.tasks.counts().items() if count]
+        click.echo(f"tasks: {', '.join(counts) or 'none'}")
+        if counts:
+            click.echo()
+            _print_tasks(view, None)
+    there = {
+        "contexts": _has(view, "contexts") and view.contexts.ids(),
+        "graphs": _has(view, "graph") and view.graphs.ids(),
+        "swarm": _has(view, "swarm") and view.swarm.started(),
+    }
     for kind, title in (("contexts", "conversations"), ("graphs", "task graphs"), ("swarm", "swarm")):
         if there[kind]:
             click.echo(f"\n{title}:\n")
             _TABLES[kind](view, None)
+    _print_own(view)
+
+
+def _print_own(view: RunView) -> None:
+    """Print the records of projections that are none of refold's, a table each."""
+    for kind, records in _own(view).items():
+        click.echo(f"\n{kind}: {'' if records else 'none'}".rstrip())
+        if records:
+            click.echo()
+            shown = [(key, json.dumps(record, ensure_ascii=False)) for key, record in records.items()]
+            print_table(("id", "record"), shown)
