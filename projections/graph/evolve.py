@@ -250,6 +250,7 @@ def _routed(state: Records, wire: Wire, seq: int) -> None:
 def _dispatched(state: Records, wire: Wire, seq: int) -> None:
     _, _, graph, number, attempt, handle, task, agent, at_ms = wire
     row, index = _move(state, wire, "running")
+    assert attempt == row.attempts + 1, f"attempt {attempt} follows attempt {row.attempts}"
     row.attempts, row.assigned_agent, row.tainted_by = attempt, agent, ()
     state.attempts.add((graph, number, attempt), AttemptRow(handle, task, agent, at_ms, None, None, None, False, {}))
     if task is not None:

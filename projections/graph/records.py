@@ -56,8 +56,13 @@ def plain_node(records: Records, graph: str, number: int) -> dict[str, Any]:
 
 
 def _attempts(records: Records, graph: str, number: int, count: int) -> list[dict[str, Any]]:
-    rows = ((attempt, records.attempts.get((graph, number, attempt))) for attempt in range(1, count + 1))
-    return [plain_attempt(attempt, row) for attempt, row in rows if row is not None]
+    found = []
+    for attempt in range(1, count + 1):
+        row = records.attempts.get((graph, number, attempt))
+        if row is None:  # each has one, unless the count is one that no event gave
+            break
+        found.append(plain_attempt(attempt, row))
+    return found
 
 
 def plain_graph(records: Records, graph: str, row: GraphRow) -> dict[str, Any]:

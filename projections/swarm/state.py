@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from engine.core.catalog import Wire
 from engine.core.decider import Evolve
+from engine.core.limits import SWARM_WORKERS_MAX
 from engine.core.table import Table
 from projections.swarm.record import KEYS, OPTIONAL_KEYS
 from projections.swarm.shape import copied
@@ -226,6 +227,7 @@ def _put_or_remove(table: Table[JsonRow], key: Any, value: Any) -> None:
 
 def started(state: SwarmState, wire: Wire, seq: int) -> None:
     _, _, worker_count, max_ticks, failure_threshold, task = wire
+    assert worker_count <= SWARM_WORKERS_MAX, f"a swarm of {worker_count} workers"
     state.swarm.add(HEADER, Header(worker_count, max_ticks, failure_threshold))
     for worker in range(worker_count):
         state.workers.add(worker, WorkerRow())

@@ -219,6 +219,26 @@ def test_an_event_that_no_decision_gave_is_damage_to_every_reader(what: str, tmp
     assert {type(error) for error in said.values()} <= {CorruptJournal, SchemaError, type(None)}
 
 
+@pytest.mark.parametrize(
+    ("event", "field", "number"),
+    [("swarm.started/1", "worker_count", 2**32 - 1), ("node.dispatched/1", "attempt", 2**32 - 1)],
+)
+def test_a_number_that_no_event_gave_is_not_counted_up_to(event: str, field: str, number: int) -> None:
+    """A swarm of four billion workers, an attempt after four billion others: refused before anything is made of it."""
+    with open_store("memory:", clock=lambda: 5) as store:
+        run = store.run("r")
+        run.swarm.start(2)
+        run.graphs.create("g", "goal", [{"id": 0, "title": "t", "description": "d"}])
+        run.graphs.start("g")
+        run.graphs.dispatch("g", 0, "h")
+        lines = [json.loads(each) for each in store.export_lines("r")]
+    place = next(place for place, each in enumerate(lines) if each["type"] == event)
+    assert field in lines[place]["data"]
+    lines[place]["data"][field] = number
+    with open_store("memory:") as store, pytest.raises(ImportRefused, match="do not follow from those before"):
+        store.import_lines(json.dumps(each) for each in lines)
+
+
 def test_a_state_that_cannot_be_shown_is_damage_and_a_wrong_question_is_not(tmp_path: Path) -> None:
     """A query that fails over a forged state names the journal; the same failure over a sound one stays what it is."""
 
