@@ -10,11 +10,12 @@ from typing import Any, Final
 
 from engine.core.believed import IMPOSSIBLE, believing
 from engine.core.catalog import Catalog, EventType, Wire
-from engine.core.decider import FINGERPRINT_BYTES, Model
+from engine.core.decider import FINGERPRINT_BYTES
 from engine.core.envelope import EVENTS, Commit, Group, genesis, seal_commit
 from engine.core.errors import Conflict, EngineError, ImportRefused, InvalidValue, NotFound
 from engine.core.fields import TIME_MS, check_id
 from engine.core.limits import NESTING_DEPTH_MAX
+from engine.core.model import Model
 from engine.store import Journal, cut
 
 __all__ = ["FORMAT", "export_lines", "import_lines"]

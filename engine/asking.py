@@ -11,8 +11,8 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from engine.core.believed import IMPOSSIBLE, impossible
-from engine.core.decider import ModelState
 from engine.core.errors import CorruptJournal, NotFound
+from engine.core.state import ModelState
 
 __all__ = ["asked"]
 

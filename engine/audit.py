@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
 from engine.changes import FieldChange, with_changes
 from engine.core.believed import believing
-from engine.core.decider import Model, ModelState
 from engine.core.envelope import Event
 from engine.core.errors import InvalidValue
+from engine.core.model import Model
+from engine.core.state import ModelState
 from engine.diff import Diff, diff
 from engine.documents import comparable, document, foreign_document
 from engine.history import HistoryFilter, Wanted, history

@@ -13,9 +13,10 @@ from itertools import islice
 from typing import Any, Final
 
 from engine.core.believed import believing
-from engine.core.decider import Model, ModelState
 from engine.core.envelope import EVENTS, Event
 from engine.core.json_patch import same
+from engine.core.model import Model
+from engine.core.state import ModelState
 from engine.diff import below
 from engine.own_form import columns_of, key_text
 from engine.restore import restore

@@ -17,9 +17,10 @@ from cbor2 import CBORDecoder
 from engine.core.believed import IMPOSSIBLE, impossible
 from engine.core.catalog import Wire
 from engine.core.codec import NotCanonical, decode, decode_canonical, encode
-from engine.core.decider import Model, ModelState
 from engine.core.envelope import COMMAND_ID, EVENTS, FINGERPRINT, Group
 from engine.core.errors import EngineError
+from engine.core.model import Model
+from engine.core.state import ModelState
 from engine.core.table import Key, Table, column_names
 from engine.store import Journal, cut
 

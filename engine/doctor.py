@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from engine.core.decider import Model
 from engine.core.errors import BackendUnavailable, EngineError, SchemaError
+from engine.core.model import Model
 from engine.open_store import Store
 from engine.salvage import Salvage, salvage
 from engine.savable import Plan, Savable

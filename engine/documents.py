@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, Protocol, TypeAlias, TypeVar
 
 from engine.core.believed import believing
-from engine.core.decider import ModelState
 from engine.core.errors import ImportRefused
+from engine.core.state import ModelState
 from engine.own_form import own_records
 from projections.contexts import ContextQueries
 from projections.graph import GraphQueries

@@ -9,8 +9,8 @@ from itertools import islice
 from typing import Any, Final, TypedDict
 
 from engine.core.believed import believing
-from engine.core.decider import Model
 from engine.core.envelope import Event, events_of
+from engine.core.model import Model
 from engine.store import Journal
 
 __all__ = ["HistoryFilter", "Wanted", "history", "subjects"]

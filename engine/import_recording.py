@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from engine.adapters.kernel_recording import Step, steps
-from engine.core.decider import Model
 from engine.core.errors import EngineError, ImportRefused, Refused
+from engine.core.model import Model
 from engine.run import Run
 from engine.runs import LiveRun
 from engine.store import Checkpoints, Journal, connect

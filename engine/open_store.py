@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Unpack
 from engine.archive import export_lines, import_lines
 from engine.changes import FieldChange, with_changes
 from engine.checkpoint import CheckpointPolicy
-from engine.core.decider import Model
 from engine.core.envelope import Event
 from engine.core.errors import NotAStore
+from engine.core.model import Model
 from engine.divergence import Divergence, divergence
 from engine.fork import Deleted, delete_run, fork_run
 from engine.history import HistoryFilter, Wanted, history

@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from engine.archive import to_json
-from engine.core.decider import ModelState
+from engine.core.state import ModelState
 from engine.core.table import Key, column_names
 
 __all__ = ["OURS", "columns_of", "key_text", "own_records"]

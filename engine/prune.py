@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from engine.core.decider import Model
+from engine.core.model import Model
 from engine.store import Checkpoints, Journal, Rejected
 from engine.verify import verify
 

@@ -11,10 +11,11 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from engine.asking import asked
-from engine.core.decider import Model, ModelState
 from engine.core.envelope import Group
 from engine.core.errors import Conflict, CorruptJournal, InvalidValue, NotFound, Refused
 from engine.core.fields import check_id
+from engine.core.model import Model
+from engine.core.state import ModelState
 from engine.restore import Restored, RestoreReport, StartAt, fold, restore
 from engine.store import Checkpoints, Journal
 

@@ -17,9 +17,10 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
 from engine.core.believed import IMPOSSIBLE, believing
-from engine.core.decider import Model, ModelState
 from engine.core.envelope import genesis
 from engine.core.errors import BackendUnavailable, NotAStore, NotFound
+from engine.core.model import Model
+from engine.core.state import ModelState
 from engine.core.table import Key, Table
 from engine.store import Checkpoint, Checkpoints, Journal, Rejected, cut
 

@@ -16,11 +16,13 @@ from engine.checkpoint import CheckpointPolicy, CheckpointTaken, take_checkpoint
 from engine.core.believed import believing
 from engine.core.catalog import Wire
 from engine.core.codec import decode, encode_many
-from engine.core.decider import COMMAND_NOTED, Command, Model, ModelState, Moment, fingerprint_of
+from engine.core.decider import Command, Moment, fingerprint_of
 from engine.core.envelope import EVENTS, Commit, Event, Group, events_of, group_of, merge, seal_commit
 from engine.core.errors import CommandMismatch, Conflict, InvalidValue, Refused
 from engine.core.fields import TIME_MS
 from engine.core.handle import Outcome
+from engine.core.model import Model
+from engine.core.state import COMMAND_NOTED, ModelState
 from engine.replica import Draft, Replica, named
 from engine.restore import StartAt
 from engine.store import Checkpoints, Journal

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Final
 
-from engine.core.decider import Model
 from engine.core.errors import BackendUnavailable, Refused
+from engine.core.model import Model
 from engine.files import put_in_place
 from engine.fork import delete_run
 from engine.rescue import rescue_lines

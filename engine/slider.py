@@ -13,9 +13,9 @@ from collections import deque
 from typing import Any, Final, TypeAlias
 
 from engine.core.believed import IMPOSSIBLE, impossible
-from engine.core.decider import Model
 from engine.core.envelope import EVENTS, Group
 from engine.core.errors import CorruptJournal, NotFound
+from engine.core.model import Model
 from engine.core.table import Key, Table
 from engine.restore import Restored, fold, restore
 from engine.store import Checkpoints, Journal

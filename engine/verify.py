@@ -8,9 +8,10 @@ from typing import Any
 
 from engine.core.believed import IMPOSSIBLE
 from engine.core.codec import NotCanonical, decode_canonical
-from engine.core.decider import Model, ModelState
 from engine.core.envelope import EVENTS, LINK_BYTES, Commit, body_of, genesis
 from engine.core.errors import BackendUnavailable, CorruptJournal, EngineError, NotAStore, SchemaError
+from engine.core.model import Model
+from engine.core.state import ModelState
 from engine.divergence import off_the_fold
 from engine.restore import restore
 from engine.store import Checkpoints, Head, Journal, RawCommit, Segment

@@ -8,7 +8,8 @@ from typing import Any, Self, TypeVar
 
 from engine.asking import asked
 from engine.audit import Audited
-from engine.core.decider import Model, ModelState
+from engine.core.model import Model
+from engine.core.state import ModelState
 from engine.restore import Restored, RestoreReport
 from engine.store import Checkpoints, Journal
 from projections.contexts import ContextQueries

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from engine.core.decider import Model
 from engine.core.envelope import Event
 from engine.core.errors import NotFound
+from engine.core.model import Model
 from engine.documents import Queried
 from engine.history import HistoryFilter, history, subjects
 from engine.store import Journal

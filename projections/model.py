@@ -12,7 +12,8 @@ from typing import Any, Final
 
 from engine.core.catalog import Wire
 from engine.core.codec import decode
-from engine.core.decider import Model, Moment
+from engine.core.decider import Moment
+from engine.core.model import Model
 from projections.contexts import PROJECTION as CONTEXTS
 from projections.contexts import guard_attach, settle_bound_items, settle_on_bind
 from projections.contexts.events import IMPORTED, TASK_ATTACHED

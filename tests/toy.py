@@ -9,9 +9,10 @@ from typing import Any, ClassVar
 
 from engine.core.catalog import EventType, Upcast, Wire
 from engine.core.command import CommandModel
-from engine.core.decider import Decision, Model, Moment
+from engine.core.decider import Decision, Moment
 from engine.core.errors import NotFound, Refused
 from engine.core.fields import ID, JSON, U64, Field
+from engine.core.model import Model
 from engine.core.table import Table
 
 OPENED = EventType("account.opened", (Field("account", ID), Field("note", JSON)), number=1001)

@@ -20,8 +20,9 @@ from engine import archive
 from engine.app import explain
 from engine.core import envelope, limits
 from engine.core.catalog import EventType
-from engine.core.decider import COMMAND_NOTED, STATE_FORMAT, Projection
+from engine.core.decider import Projection
 from engine.core.envelope import COMMIT_TOPIC
+from engine.core.state import COMMAND_NOTED, STATE_FORMAT
 from engine.core.transition import Transition, mermaid
 from engine.open_store import open_store
 from engine.readmodel import page as schema

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from engine.app.shell import WRONG_USAGE, Failed
 
 if TYPE_CHECKING:
-    from engine.core.decider import Model
+    from engine.core.model import Model
 
 __all__ = ["MODEL_VARIABLE", "named_model"]
 
@@ -22,7 +22,7 @@ _HINT: Final = f"{MODEL_VARIABLE} is package.module:NAME of a Model or a project
 
 def named_model() -> Model:
     """Return the model to work with. Raises Failed when ``REFOLD_MODEL`` names none."""
-    from engine.core.decider import Model
+    from engine.core.model import Model
 
     name = os.environ.get(MODEL_VARIABLE)
     if not name:

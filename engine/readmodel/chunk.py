@@ -1,5 +1,5 @@
 """A stretch of a run being folded, and the rows that its events touch. It has no fold of its own: events go through
-:meth:`engine.core.decider.ModelState.apply`, one by one, so that each projection's collector can look before and after.
+:meth:`engine.core.state.ModelState.apply`, one by one, so that each projection's collector can look before and after.
 """
 
 from __future__ import annotations
@@ -9,8 +9,9 @@ from typing import Any, Final
 
 from engine.core.believed import IMPOSSIBLE, impossible
 from engine.core.catalog import Wire
-from engine.core.decider import Model, ModelState
 from engine.core.envelope import EVENTS, Commit, Event, Group, events_of
+from engine.core.model import Model
+from engine.core.state import ModelState
 from engine.readmodel.contexts import ContextCollector
 from engine.readmodel.events import EventCollector
 from engine.readmodel.graphs import GraphCollector

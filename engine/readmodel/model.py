@@ -7,7 +7,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from engine.core.decider import Model
+from engine.core.model import Model
 from engine.readmodel.answer import Answer, Parameters, ask
 from engine.readmodel.filters import Where, columns_of, find_rows, find_words
 from engine.readmodel.place import Place

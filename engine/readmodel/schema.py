@@ -9,7 +9,7 @@ from typing import Final
 from sqlite_utils import Database
 from sqlite_utils.db import quote_identifier
 
-from engine.core.decider import Model
+from engine.core.model import Model
 from engine.readmodel.contexts import CONTEXTS, MESSAGES
 from engine.readmodel.events import EVENT_TASKS, EVENTS, RUNS
 from engine.readmodel.graphs import ATTEMPTS, GRAPHS, NODES

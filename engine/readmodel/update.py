@@ -16,8 +16,8 @@ from typing import Final, TypeAlias
 
 from sqlite_utils import Database
 
-from engine.core.decider import Model
 from engine.core.errors import CorruptJournal, EngineError, NotFound, SchemaError
+from engine.core.model import Model
 from engine.readmodel.chunk import Chunk
 from engine.readmodel.events import RUNS
 from engine.readmodel.place import Place

@@ -20,8 +20,8 @@ from hashlib import sha256
 from typing import Any, Final
 
 from engine.core.codec import NotCanonical, decode, encode_many
-from engine.core.decider import ModelState
 from engine.core.errors import NotAStore
+from engine.core.state import ModelState
 from engine.store.backend import Backend
 from engine.store.errors import translated
 

@@ -13,8 +13,8 @@ from weakref import WeakKeyDictionary
 
 from hypothesis.strategies import SearchStrategy, nothing
 
-from engine.core.decider import Model
 from engine.core.envelope import Group, seal_commit
+from engine.core.model import Model
 from engine.run import Clock
 from engine.store import Backend, capture, connect
 from engine.testing.crashable import CrashableStore

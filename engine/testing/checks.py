@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from engine.core.codec import encode
-from engine.core.decider import ModelState
 from engine.core.envelope import Event, Group
+from engine.core.state import ModelState
 from engine.divergence import Divergence, difference_of_bytes, difference_of_forms, last_touch
 from engine.testing.elsewhere import replay_elsewhere
 from engine.testing.failure import Home, ReplayDiffers

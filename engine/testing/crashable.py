@@ -14,8 +14,8 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from engine.checkpoint import CheckpointPolicy
-from engine.core.decider import Model
 from engine.core.errors import BackendUnavailable
+from engine.core.model import Model
 from engine.open_store import Store
 from engine.run import Clock, wall_clock_ms
 from engine.store import Backend

@@ -13,8 +13,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final
 
-from engine.core.decider import Model
 from engine.core.errors import EngineError
+from engine.core.model import Model
 
 __all__ = ["FOLDER_VARIABLE", "Home", "ReplayDiffers", "home_of", "how_to_open", "keep_journal", "raised_within"]
 

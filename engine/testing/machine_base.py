@@ -14,8 +14,8 @@ from hypothesis.errors import HypothesisException
 from hypothesis.stateful import RuleBasedStateMachine
 from hypothesis.strategies import SearchStrategy
 
-from engine.core.decider import ModelState
 from engine.core.errors import NotFound
+from engine.core.state import ModelState
 from engine.runs import LiveRun
 from engine.testing.bench import Bench, Process
 from engine.testing.checks import check_answers, check_elsewhere, check_state

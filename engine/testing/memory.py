@@ -17,7 +17,7 @@ from functools import partial
 from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any, Final, TypeAlias
 
-from engine.core.decider import Model
+from engine.core.model import Model
 
 __all__ = ["Memory", "ProcessMemory"]
 

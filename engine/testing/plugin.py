@@ -124,6 +124,6 @@ def refold_crashable(tmp_path: Path, refold_model: Any) -> Iterator[CrashableSto
 
 
 def _model(given: Any) -> Any:
-    from engine.core.decider import Model
+    from engine.core.model import Model
 
     return given if isinstance(given, Model) else Model((given,))

@@ -14,8 +14,9 @@ from typing import Any, Final
 
 from engine.core.catalog import EventType, Wire
 from engine.core.codec import decode, encode
-from engine.core.decider import Model, ModelState
 from engine.core.envelope import COMMAND_ID, EVENTS, FINGERPRINT, Group
+from engine.core.model import Model
+from engine.core.state import ModelState
 from engine.core.table import Key, Table
 from engine.divergence import Divergence, difference, difference_of_dumps, difference_of_forms, last_touch
 from engine.testing.failure import ReplayDiffers

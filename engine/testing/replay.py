@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from engine.archive import commits_of
-from engine.core.decider import Model, ModelState
 from engine.core.envelope import Group
+from engine.core.model import Model
+from engine.core.state import ModelState
 from engine.open_store import Store, open_store
 from engine.runs import RunView
 from engine.store import connect

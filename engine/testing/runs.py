@@ -8,7 +8,9 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
 
-from engine.core.decider import Model, ModelState, Projection
+from engine.core.decider import Projection
+from engine.core.model import Model
+from engine.core.state import ModelState
 from engine.testing import strategies
 from engine.testing.proposals import Propose, proposer_of
 from engine.testing.twin import Asked, Twin

@@ -19,10 +19,11 @@ from pydantic.fields import FieldInfo
 
 from engine.core.catalog import EventType
 from engine.core.command import CommandModel
-from engine.core.decider import Model, Projection
+from engine.core.decider import Projection
 from engine.core.errors import EngineError
 from engine.core.fields import FieldType
 from engine.core.limits import I64_MIN, TIME_MS_MAX, U32_MAX, U64_MAX
+from engine.core.model import Model
 
 __all__ = [
     "Fact",

@@ -12,9 +12,11 @@ from typing import Any
 from engine.archive import export_lines
 from engine.core.catalog import Wire
 from engine.core.codec import decode, encode
-from engine.core.decider import COMMAND_NOTED, Model, ModelState, Moment, fingerprint_of
+from engine.core.decider import Moment, fingerprint_of
 from engine.core.envelope import Commit, Event, Group, events_of, genesis, group_of, seal_commit
 from engine.core.errors import EngineError
+from engine.core.model import Model
+from engine.core.state import COMMAND_NOTED, ModelState
 from engine.open_store import Store
 from engine.store import connect
 from engine.testing.strategies import Fact

@@ -17,8 +17,8 @@ from typing import Any, Final
 
 from engine.checkpoint import take_checkpoint
 from engine.core.codec import decode
-from engine.core.decider import Model
 from engine.core.envelope import genesis, seal_commit
+from engine.core.model import Model
 from engine.open_store import Store
 from engine.restore import restore
 from engine.store import connect

@@ -9,9 +9,11 @@ from typing import Any
 
 from engine.adapters.kernel_recording import Step, steps
 from engine.app.recordings import recorded_runs
-from engine.core.decider import Model, ModelState, Moment
+from engine.core.decider import Moment
 from engine.core.envelope import group_of
 from engine.core.errors import EngineError
+from engine.core.model import Model
+from engine.core.state import ModelState
 from projections.tasks import PROJECTION as TASKS
 
 MODEL = Model((TASKS,))

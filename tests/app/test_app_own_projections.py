@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from engine import open_store
-from engine.core.decider import Model
+from engine.core.model import Model
 from engine.core.plain import PlainProjection
 from projections.model import MODEL
 from tests.app.conftest import Cli

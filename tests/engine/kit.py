@@ -15,7 +15,7 @@ from typing import Any
 import cbor2
 
 from engine.checkpoint import CheckpointPolicy
-from engine.core.decider import Model
+from engine.core.model import Model
 from engine.open_store import Store, open_store
 from engine.runs import LiveRun
 from tests.toy import BANK, Close, Open, Pay, Write

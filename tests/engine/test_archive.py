@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from engine.archive import commits_of, from_json, to_json
 from engine.core.catalog import EventType, Upcast, Wire
-from engine.core.decider import Model
 from engine.core.envelope import genesis, group_of, seal_commit
 from engine.core.errors import Conflict, CorruptJournal, ImportRefused, InvalidValue, NotFound
 from engine.core.fields import BYTES, FLOAT, ID, JSON, Field, list_of, optional
+from engine.core.model import Model
 from engine.open_store import Store
 from tests.engine.kit import fill, raw, stored_rows, toy_store
 from tests.engine.strategies import json_values

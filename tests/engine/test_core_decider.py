@@ -12,10 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.core.catalog import EventType, Wire
-from engine.core.decider import COMMAND_NOTED, Model, ModelState, Moment, fingerprint_of
+from engine.core.decider import Moment, fingerprint_of
 from engine.core.envelope import Group, group_of
 from engine.core.errors import InvalidValue, Refused, SchemaError
 from engine.core.fields import ID, U64, Field
+from engine.core.model import Model
+from engine.core.state import COMMAND_NOTED, ModelState
 from engine.core.table import Table
 from tests.toy import BANK, CLOSED, OPENED, PAID, PAID_1, WROTE, BankProjection, Close, Open, Pay, Write
 

@@ -20,9 +20,9 @@ from engine.archive import from_json
 from engine.asking import asked
 from engine.changes import with_changes
 from engine.core.codec import encode
-from engine.core.decider import Model
 from engine.core.envelope import genesis
 from engine.core.errors import CorruptJournal, EngineError, ImportRefused, InvalidValue, SchemaError
+from engine.core.model import Model
 from engine.import_file import read_file
 from engine.moments import position_at
 from engine.open_store import Store, open_store

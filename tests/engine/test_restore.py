@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from engine.checkpoint import CheckpointPolicy
-from engine.core.decider import Model
 from engine.core.errors import BackendUnavailable, NotFound
+from engine.core.model import Model
 from engine.open_store import Store
 from engine.runs import LiveRun
 from engine.store import Checkpoints, Rejected

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from engine import open_store
 from engine import slider as module
 from engine.checkpoint import CheckpointPolicy
-from engine.core.decider import ModelState
 from engine.core.errors import CorruptJournal, NotFound
+from engine.core.state import ModelState
 from engine.documents import document
 from engine.open_store import Store
 from engine.runs import LiveRun

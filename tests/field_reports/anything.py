@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from engine.core.decider import Model
+from engine.core.model import Model
 from engine.open_store import Store
 from tests.toy import Bank
 

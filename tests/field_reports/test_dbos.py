@@ -18,7 +18,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.core.decider import Model
 from engine.core.errors import (
     BackendUnavailable,
     CommandMismatch,
@@ -32,6 +31,7 @@ from engine.core.errors import (
     SchemaError,
 )
 from engine.core.limits import EVENT_BYTES_MAX
+from engine.core.model import Model
 from engine.open_store import Store, open_store
 from engine.prune import list_checkpoints
 from projections.contexts import UserMsg

@@ -16,10 +16,11 @@ import pytest
 import engine.core.envelope
 from engine.core.catalog import EventType
 from engine.core.codec import encode
-from engine.core.decider import Decision, Model
+from engine.core.decider import Decision
 from engine.core.errors import EngineError, InvalidValue, NotAStore, Refused, SchemaError
 from engine.core.fields import ID, Field
 from engine.core.limits import ID_BYTES_MAX
+from engine.core.model import Model
 from engine.documents import document
 from engine.open_store import Store, open_store
 from projections.tasks import PROJECTION as TASKS

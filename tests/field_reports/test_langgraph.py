@@ -19,10 +19,10 @@ from hypothesis import strategies as st
 
 from engine.core.catalog import EventType, Upcast
 from engine.core.codec import encode
-from engine.core.decider import Model
 from engine.core.envelope import EVENTS, genesis, group_of, seal_commit
 from engine.core.errors import Conflict, EngineError, InvalidValue, NotFound, Refused
 from engine.core.fields import ID, JSON, U64, Field
+from engine.core.model import Model
 from engine.documents import document
 from engine.open_store import Store, open_store
 from engine.prune import list_checkpoints, prune_checkpoints

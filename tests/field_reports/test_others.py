@@ -15,10 +15,10 @@ import engine.checkpoint
 import engine.run
 from engine.checkpoint import CheckpointPolicy
 from engine.core.catalog import EventType, Upcast
-from engine.core.decider import Model
 from engine.core.errors import Conflict, EngineError, InvalidValue, LimitExceeded, NotFound, Refused
 from engine.core.fields import ID, JSON, U64, Field
 from engine.core.limits import CONTAINER_ENTRIES_MAX, EVENT_BYTES_MAX, TEXT_BYTES_MAX
+from engine.core.model import Model
 from engine.open_store import Store, open_store
 from tests.engine.kit import Ticks, fill, toy_store
 from tests.field_reports.at_once import Gate, processes, threads

@@ -24,9 +24,9 @@ from hypothesis import settings
 from hypothesis.stateful import run_state_machine_as_test
 
 import engine
-from engine.core.decider import Model
 from engine.core.envelope import genesis, group_of, seal_commit
 from engine.core.errors import CorruptJournal, ImportRefused, Refused
+from engine.core.model import Model
 from engine.open_store import Store, open_store
 from engine.runs import LiveRun
 from engine.testing import cut_everywhere, restore_machine

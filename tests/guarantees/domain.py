@@ -8,8 +8,10 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
-from engine.core.decider import Model, ModelState, Moment
+from engine.core.decider import Moment
 from engine.core.errors import EngineError
+from engine.core.model import Model
+from engine.core.state import ModelState
 from engine.open_store import Store, open_store
 from engine.testing.proposals.tasks import task_command
 from engine.testing.proposals.values import json_value

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
-from engine.core.decider import ModelState
+from engine.core.state import ModelState
 from engine.open_store import Store
 from tests.guarantees.domain import Domain, play, probe, submit_random
 

@@ -9,9 +9,9 @@ from typing import Any
 
 from engine import open_store
 from engine.checkpoint import CheckpointPolicy
-from engine.core.decider import ModelState
 from engine.core.envelope import Event
 from engine.core.handle import Outcome
+from engine.core.state import ModelState
 from engine.open_store import Store
 from engine.runs import LiveRun
 from projections.graph import TaskNode

@@ -15,7 +15,7 @@ import pytest
 
 from engine import open_store
 from engine.core.codec import encode
-from engine.core.decider import ModelState
+from engine.core.state import ModelState
 from engine.open_store import Store
 from engine.runs import LiveRun
 from projections.contexts.message import message_array

@@ -23,8 +23,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
-from engine.core.decider import Model
 from engine.core.errors import EngineError
+from engine.core.model import Model
 from engine.doctor import diagnose, salvage
 from engine.open_store import Store, open_store
 from tests.sweeps.harness import Tally, chosen, scratch, seed_of

@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from engine.checkpoint import CheckpointPolicy
-from engine.core.decider import Model
 from engine.core.errors import BackendUnavailable, CommandMismatch, Conflict, EngineError
 from engine.core.handle import Outcome
+from engine.core.model import Model
 from engine.open_store import Store, open_store
 from engine.runs import LiveRun
 from engine.testing import AppendCall, ReadCall

@@ -14,7 +14,7 @@ from typing import Any, Final, TypeAlias
 
 from engine.adapters.kernel_recording import read as read_recording
 from engine.app.recordings import recorded_runs
-from engine.core.decider import Model
+from engine.core.model import Model
 from engine.import_file import FORMATS, read_file
 from engine.open_store import Store, open_store
 from projections.model import MODEL

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from engine.core.codec import NotCanonical, decode, decode_canonical, encode
-from engine.core.decider import Model
 from engine.core.envelope import LINK_BYTES, body_of, genesis, open_commit
 from engine.core.errors import CorruptJournal
+from engine.core.model import Model
 from engine.doctor import diagnose, salvage
 from engine.open_store import open_store
 from projections.model import MODEL

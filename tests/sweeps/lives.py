@@ -17,8 +17,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from engine.core.decider import Model
 from engine.core.errors import BackendUnavailable, Conflict
+from engine.core.model import Model
 from engine.runs import LiveRun
 from engine.store import Backend, connect
 from engine.testing.crashable import CrashableStore, SimulatedCrash

@@ -14,8 +14,8 @@ from typing import Any, Final
 from hypothesis import HealthCheck, Phase, seed, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from engine.core.decider import Model
 from engine.core.errors import EngineError
+from engine.core.model import Model
 from engine.testing.proposals import propose
 from projections.model import MODEL
 from tests.guarantees.domain import bank_command

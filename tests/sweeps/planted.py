@@ -16,8 +16,8 @@ from typing import Any, Final
 
 from engine import restore
 from engine.core import envelope
-from engine.core.decider import ModelState
 from engine.core.envelope import LINK_BYTES, Commit
+from engine.core.state import ModelState
 from engine.open_store import Store
 from engine.store import errors
 from engine.store.sqlite_connections import Datastore

@@ -16,8 +16,8 @@ from typing import Any, Final, TypeAlias
 from engine.app.commands.export import _write as write_export
 from engine.app.writer import take_step
 from engine.checkpoint import CheckpointPolicy
-from engine.core.decider import Model
 from engine.core.errors import Conflict, EngineError, NotFound
+from engine.core.model import Model
 from engine.open_store import Store, open_store
 from engine.runs import LiveRun
 from projections.model import MODEL

@@ -13,9 +13,9 @@ import pytest
 
 from engine import replica, run
 from engine.core.codec import decode
-from engine.core.decider import ModelState
 from engine.core.errors import BackendUnavailable, Conflict, EngineError
 from engine.core.handle import Outcome
+from engine.core.state import ModelState
 from engine.open_store import Store
 from engine.replica import Replica
 from engine.run import Run

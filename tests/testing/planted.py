@@ -10,9 +10,10 @@ from typing import Any, ClassVar
 from engine.core.catalog import EventType, Upcast, Wire
 from engine.core.codec import normalise
 from engine.core.command import CommandModel
-from engine.core.decider import Decision, Evolve, Model, Moment
+from engine.core.decider import Decision, Evolve, Moment
 from engine.core.errors import NotFound
 from engine.core.fields import ID, JSON, TEXT, U32, Field
+from engine.core.model import Model
 from engine.core.table import Table
 
 STARTED = EventType("bag.started", (Field("bag", ID), Field("note", JSON)))

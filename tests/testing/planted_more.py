@@ -9,9 +9,10 @@ from typing import Any, ClassVar
 
 from engine.core.catalog import EventType, Upcast, Wire
 from engine.core.command import CommandModel
-from engine.core.decider import Model, Moment
+from engine.core.decider import Moment
 from engine.core.errors import NotFound
 from engine.core.fields import ID, U32, Field
+from engine.core.model import Model
 from engine.core.plain import PlainProjection
 from tests.testing.planted import EMPTIED, STARTED, Bag, Bags, FillBag, Sound, StartBag
 

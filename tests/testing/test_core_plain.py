@@ -10,9 +10,10 @@ import pytest
 
 from engine.core.catalog import EventType, Upcast
 from engine.core.command import CommandModel
-from engine.core.decider import Model, Moment
+from engine.core.decider import Moment
 from engine.core.errors import InvalidValue, Refused
 from engine.core.fields import ID, JSON, U32, Field
+from engine.core.model import Model
 from engine.core.plain import PlainEvent, PlainProjection
 from engine.open_store import Store, open_store
 

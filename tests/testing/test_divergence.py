@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from engine.core.decider import Model, ModelState
 from engine.core.envelope import group_of
+from engine.core.model import Model
+from engine.core.state import ModelState
 from engine.divergence import (
     difference,
     difference_of_bytes,

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import invariant, rule, run_state_machine_as_test
 
 import engine.testing
-from engine.core.decider import Model
+from engine.core.model import Model
 from engine.testing import ReplayDiffers, RestoreMachine, restore_machine
 from engine.testing.failure import home_of
 from projections.model import MODEL

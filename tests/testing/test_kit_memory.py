@@ -8,8 +8,8 @@ from functools import cache, partial
 from typing import Any
 
 from engine.core.catalog import EventType
-from engine.core.decider import Model
 from engine.core.fields import ID, Field
+from engine.core.model import Model
 from engine.core.plain import PlainProjection
 from engine.testing.memory import Memory
 

@@ -9,7 +9,7 @@ from random import Random
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from engine.core.decider import Model
+from engine.core.model import Model
 from engine.testing import PROPOSERS, Twin, journals, propose
 from engine.testing.proposals import proposer_of
 from engine.testing.twin import Asked

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.core.decider import Model
 from engine.core.errors import ImportRefused
+from engine.core.model import Model
 from engine.open_store import Store, open_store
 from engine.testing import ReplayDiffers, Twin, assert_replay_identical, cut_everywhere
 from engine.testing.twin import Asked

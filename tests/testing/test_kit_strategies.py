@@ -12,7 +12,7 @@ from pydantic import Field as Bound
 from engine.core.catalog import EventType
 from engine.core.codec import decode, encode
 from engine.core.command import CommandModel
-from engine.core.decider import ModelState, fingerprint_of
+from engine.core.decider import fingerprint_of
 from engine.core.errors import InvalidValue
 from engine.core.fields import (
     BOOL,
@@ -31,6 +31,7 @@ from engine.core.fields import (
     one_of,
     optional,
 )  # fmt: skip
+from engine.core.state import ModelState
 from engine.testing import (
     Twin,
     assert_replay_identical,

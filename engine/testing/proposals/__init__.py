@@ -2,7 +2,7 @@
 anything at all, so that refusals and repetitions come too. They must never look at anything but the state they are
 given, so that a seed says it all.
 
-A proposer is ``propose(random, state)`` over a :class:`~engine.core.decider.ModelState`; it draws from ``random`` only,
+A proposer is ``propose(random, state)`` over a :class:`~engine.core.state.ModelState`; it draws from ``random`` only,
 so that Hypothesis may hand in one that it can shrink.
 """
 
@@ -12,7 +12,8 @@ from collections.abc import Callable
 from random import Random
 from typing import Any, Final, TypeAlias
 
-from engine.core.decider import Model, ModelState
+from engine.core.model import Model
+from engine.core.state import ModelState
 from engine.testing.proposals.contexts import context_command
 from engine.testing.proposals.graph import graph_command
 from engine.testing.proposals.swarm import swarm_command

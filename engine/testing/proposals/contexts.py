@@ -6,7 +6,7 @@ from __future__ import annotations
 from random import Random
 from typing import Any, Final
 
-from engine.core.decider import ModelState
+from engine.core.state import ModelState
 from engine.testing.proposals.values import json_value, likely, some_task
 from projections.contexts import commands as contexts
 from projections.contexts import from_record

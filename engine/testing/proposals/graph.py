@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from random import Random
 from typing import Any, Final
 
-from engine.core.decider import ModelState
+from engine.core.state import ModelState
 from engine.testing.proposals.values import likely, some_task
 from projections.graph import commands as graph
 from projections.graph.fields import FAILURE_STRATEGIES

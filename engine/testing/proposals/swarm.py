@@ -6,7 +6,7 @@ from __future__ import annotations
 from random import Random
 from typing import Any, Final
 
-from engine.core.decider import ModelState
+from engine.core.state import ModelState
 from engine.testing.proposals.values import json_value, likely
 from projections.swarm import commands as swarm
 from projections.swarm.events import ACTION_KINDS

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
-from engine.core.decider import ModelState
+from engine.core.state import ModelState
 from engine.testing.proposals.values import json_value
 from projections.tasks import commands as tasks
 from projections.tasks.transitions import TERMINATIONS, WAITS

@@ -17,8 +17,8 @@ from random import Random
 
 import pytest
 
-from engine.core.decider import Model
 from engine.core.envelope import genesis, group_of, seal_commit
+from engine.core.model import Model
 from engine.documents import document
 from engine.open_store import Store, open_store
 from engine.readmodel import ReadModel, beside, chunk

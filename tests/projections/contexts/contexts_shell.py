@@ -6,10 +6,12 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from engine.core.codec import decode, encode
-from engine.core.decider import COMMAND_NOTED, Model, ModelState, Moment, fingerprint_of
+from engine.core.decider import Moment, fingerprint_of
 from engine.core.envelope import Commit, Group, events_of, group_of
 from engine.core.errors import CommandMismatch
 from engine.core.handle import Outcome
+from engine.core.model import Model
+from engine.core.state import COMMAND_NOTED, ModelState
 from projections.contexts import PROJECTION, ContextCommands, ContextQueries
 from projections.contexts.state import ContextsState
 

@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 
 from engine.core.catalog import EventType
 from engine.core.command import CommandModel
-from engine.core.decider import Model, Moment
+from engine.core.decider import Moment
 from engine.core.errors import Refused
 from engine.core.fields import BOOL, ID, TIME_MS, Field
+from engine.core.model import Model
 from engine.core.table import Table
 from projections.contexts import PROJECTION, ContextCommands, guard_attach, settle_bound_items, settle_on_bind
 from projections.contexts.events import TASK_ATTACHED

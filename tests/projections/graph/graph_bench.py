@@ -9,10 +9,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from engine.core.codec import decode, encode
-from engine.core.decider import Model, ModelState, Moment, fingerprint_of
+from engine.core.decider import Moment, fingerprint_of
 from engine.core.envelope import Event, group_of
 from engine.core.errors import EngineError
 from engine.core.handle import Outcome
+from engine.core.model import Model
+from engine.core.state import ModelState
 from projections.graph import PROJECTION, GraphCommands, GraphState, TaskGraph, TaskNode
 
 MODEL = Model((PROJECTION,))

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from engine.core.decider import ModelState, Moment
+from engine.core.decider import Moment
 from engine.core.errors import EngineError, InvalidValue, NotFound, Refused
+from engine.core.state import ModelState
 from projections.graph import Recovery, TaskNode, VerifyPredicate
 from projections.graph import commands as cmd
 from tests.projections.graph.graph_bench import (

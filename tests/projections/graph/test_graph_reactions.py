@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from engine.core.catalog import EventType, Wire
-from engine.core.decider import Model, Moment
+from engine.core.decider import Moment
 from engine.core.errors import ImportRefused, InvalidValue, Refused
 from engine.core.fields import BOOL, ID, TEXT, Field, optional
+from engine.core.model import Model
 from engine.core.table import Table
 from projections.graph import PROJECTION, follow_task
 from tests.projections.graph.graph_bench import Bench, plan

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from engine import open_store
-from engine.core.decider import Model
 from engine.core.errors import CommandMismatch, Refused
+from engine.core.model import Model
 from projections.graph import PROJECTION, TaskNode, VerifyPredicate, guard_dispatch
 from projections.tasks import PROJECTION as TASKS
 from tests.projections.graph.graph_bench import check_rest, plan

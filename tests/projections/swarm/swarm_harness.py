@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from engine.core.decider import Model, ModelState, Moment, fingerprint_of
+from engine.core.decider import Moment, fingerprint_of
 from engine.core.envelope import Commit, Event, Group, events_of, group_of
 from engine.core.errors import EngineError
 from engine.core.handle import Outcome
+from engine.core.model import Model
+from engine.core.state import ModelState
 from projections.swarm import PROJECTION, SwarmCommands
 
 MODEL = Model((PROJECTION,))

@@ -7,10 +7,12 @@ from typing import Any
 
 from engine.core.catalog import Wire
 from engine.core.codec import decode, encode
-from engine.core.decider import Model, ModelState, Moment
+from engine.core.decider import Moment
 from engine.core.envelope import Commit, Event, Group, events_of, group_of
 from engine.core.errors import EngineError
 from engine.core.handle import Outcome
+from engine.core.model import Model
+from engine.core.state import ModelState
 from projections.tasks import PROJECTION, TaskCommands, TaskTable, validate_table
 
 MODEL = Model((PROJECTION,))
