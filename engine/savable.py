@@ -134,7 +134,7 @@ class Plan:
         ready = deque(run for run, origins in waits_for.items() if not origins)
         while ready or lost or waits_for:
             if not ready:
-                some = [run for run, origins in waits_for.items() if origins.isdisjoint(waits_for)] or [*waits_for]
+                some = [run for run, origins in waits_for.items() if origins.isdisjoint(waits_for)] or list(waits_for)
                 ready.append(lost.popleft() if lost else min(some, key=self._begins))
             run = ready.popleft()
             waits_for.pop(run, None)
@@ -176,11 +176,13 @@ class Plan:
 
     def _follow(self, run: str, origin: Origin | None, head: Head | None) -> Saved:
         """Follow a chain from where it begins."""
-        remains, expected = self._remains, self._expected(head)
-        made = Saved(run, origin, head is not None and head.hidden, expected, _start(run, origin), _low(origin))
+        remains = self._remains
+        made = Saved(
+            run, origin, head is not None and head.hidden, self._expected(head), _start(run, origin), _low(origin)
+        )
         while True:
             found = remains.proved(run, made.last + 1, made.link)
-            if found is None and (expected is None or made.last < expected):
+            if found is None and self._goes_on(made):
                 found = remains.stray(run, made.last + 1, made.link)
                 if found is not None:
                     self._strays.add(found.place)
@@ -192,6 +194,12 @@ class Plan:
             self._count += 1
             if self._progress is not None and self._count % _STEP_COMMITS == 0:
                 self._progress(self._count, max(self._count, self._of))
+
+    def _goes_on(self, made: Saved) -> bool:
+        """Return whether a run is known to have had more than its own rows give: then the next may be astray."""
+        if made.expected is not None:
+            return made.last < made.expected
+        return next(self._remains.rows(made.run, after=made.last), None) is not None
 
     def _expected(self, head: Head | None) -> int | None:
         """Return how far a run should reach: to its head, or when it is deleted as far as its forks need it."""
