@@ -30,7 +30,8 @@ __all__ = ["BUSY_TIMEOUT_S", "Datastore", "Pool"]
 BUSY_TIMEOUT_S: Final = 30.0
 """How long a writer waits for the one write lock of the store, before it raises BackendUnavailable and has written
 nothing. Only a process that is stopped in the middle of a commit, and neither goes on nor dies, holds it for as long;
-the death of a process gives its lock back at once. Readers do not wait for it."""
+the death of a process gives its lock back at once. Readers do not wait for it. Whoever opens a store waits as long for
+a process that is stopped while it is the first to open it, or the last to close it."""
 _IDLE_MAX: Final = 8
 
 

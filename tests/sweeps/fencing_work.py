@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from engine.checkpoint import CheckpointPolicy
 from engine.core.errors import BackendUnavailable, CommandMismatch, Conflict, EngineError
@@ -30,6 +30,8 @@ from tests.sweeps.harness import seed_of
 from tests.toy import BANK, Close, Open, Pay, Write
 
 __all__ = ["Plan", "Told", "Work", "told_in"]
+
+T = TypeVar("T")
 
 Give = Callable[..., Outcome]
 """``give(run, command_id=..., actor=...)``: one command, the same whenever it is given."""
@@ -135,9 +137,9 @@ class Work:
             os.write(self._file, b"\n")  # the last line may be half a one
             self._note("died", died)
         self._done = sum(1 for line in before if line[0] == "done")
-        self._store = plan.open()
         self._others: list[Store] = []
         self._runs: dict[str, LiveRun] = {}
+        self._store = self._opened()
 
     def begin(self) -> None:
         """Begin every run; done once, before all others."""
@@ -148,8 +150,22 @@ class Work:
     def all_steps(self) -> None:
         """Do what is left to do."""
         for step in range(self._done, self._plan.steps):
-            self._step(step)
+            self._waiting(lambda step=step: self._step(step))  # type: ignore[misc]
             self._note("done", step)
+
+    def _opened(self) -> Store:
+        return self._waiting(self._plan.open)
+
+    def _waiting(self, act: Callable[[], T]) -> T:
+        """Do something until nobody is stopped who keeps it from being done."""
+        while True:
+            try:
+                return act()
+            except BackendUnavailable as error:
+                if self._plan.patient or "locked by another process" not in error.message:
+                    raise
+                self._note("waited", str(error))
+                self._runs.clear()
 
     def _note(self, *what: Any) -> None:
         os.write(self._file, json.dumps(what).encode() + b"\n")
@@ -166,7 +182,7 @@ class Work:
         if roll < 0.2:
             self._read(run, dice)
         elif roll < 0.25:
-            self._checkpoint(run, full=dice.random() < 0.3)
+            self._handle(run).checkpoint(full=dice.random() < 0.3)
         elif roll < 0.3:
             self._misuse(run, f"{self._process}-{step}", dice)
         elif roll < 0.4 and step:
@@ -200,12 +216,10 @@ class Work:
                 continue
             except BackendUnavailable as error:
                 self._note("told", time.monotonic_ns(), "unknown")
-                if self._plan.patient:
+                if parts[0][2]:  # it has an id, and may be given again
                     raise
-                self._note("waited", str(error))
-                del self._runs[run_id]
-                if parts[0][2]:
-                    continue
+                assert not self._plan.patient, str(error)
+                del self._runs[run_id]  # it would look at the journal first, and so not decide where it says it is
                 return
             except EngineError as error:
                 if error.code in _NEVER:
@@ -245,14 +259,6 @@ class Work:
             return
         raise AssertionError(f"the id {name} of {run_id} took another command")
 
-    def _checkpoint(self, run_id: str, *, full: bool) -> None:
-        try:
-            self._handle(run_id).checkpoint(full=full)
-        except BackendUnavailable as error:
-            if self._plan.patient:
-                raise
-            self._note("waited", str(error))
-
     # -- reading ------------------------------------------------------------------------------------------------------
 
     def _seen(self, run_id: str, look: Callable[[], tuple[int, str | None]]) -> None:
@@ -274,7 +280,7 @@ class Work:
 
             self._seen(run_id, look)
         elif roll < 0.7:  # opened once more in this process, and kept open for a while
-            self._others.append(self._plan.open())
+            self._others.append(self._opened())
             other = self._others[-1].run(run_id)
             self._seen(run_id, lambda: (other.refresh(), other.digest()))
             if len(self._others) > 2:
