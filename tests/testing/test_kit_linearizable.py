@@ -327,7 +327,8 @@ def test_the_readme_shows_it_at_work(tmp_path: Path, monkeypatch: pytest.MonkeyP
     """The example of the README runs, and the history it makes is sound; with an operation lost, it is not."""
     monkeypatch.chdir(tmp_path)
     text = (Path(engine.testing.__file__).parent / "README.md").read_text(encoding="utf-8")
-    (example,) = re.findall(r"```py\n(.*?)```", text, re.DOTALL)
+    section = text.partition("## Many processes at once\n")[2].partition("\n## ")[0]
+    (example,) = re.findall(r"```py\n(.*?)```", section, re.DOTALL)
     made: dict[str, Any] = {}
     exec(compile(example, "README.md", "exec"), made)
     written = [call for call in made["calls"] if getattr(call, "answer", "") == "written"]
