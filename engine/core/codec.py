@@ -31,6 +31,7 @@ from engine.core.limits import (
 
 __all__ = [
     "NotCanonical",
+    "count_items",
     "decode",
     "decode_canonical",
     "digest",
@@ -125,6 +126,37 @@ def decode_canonical(data: bytes) -> Any:
     if _MAY_HOLD_OTHERS.search(data):
         _only_plain(value)
     return value
+
+
+def _steps() -> bytes:
+    """Return how many bytes an item takes up, without what is in it, by its first byte; 0 where that does not tell."""
+    steps = bytearray(256)
+    for head in range(256):
+        major, rest = divmod(head, 32)
+        if major in (2, 3):
+            steps[head] = 1 + rest if rest < 24 else 0
+        else:
+            steps[head] = 1 if rest < 24 else 1 + (1 << rest - 24) if rest < 28 else 0
+    return bytes(steps)
+
+
+_STEPS: Final = _steps()
+
+
+def count_items(data: bytes, most: int) -> int:
+    """Return how many items CBOR bytes hold, and ``most + 1`` as soon as it is more than ``most``; in memory that does
+    not follow them. Of bytes that are no CBOR it counts what comes before."""
+    at, count, end, steps = 0, 0, len(data), _STEPS
+    while at < end and count <= most:
+        count += 1
+        step = steps[data[at]]
+        if not step:
+            size = 1 << (data[at] & 31) - 24
+            if size > 8:
+                return count
+            step = 1 + size + int.from_bytes(data[at + 1 : at + 1 + size], "big")
+        at += step
+    return count
 
 
 # Heads of maps, whose keys might not be texts, and of CBOR's simple values, "undefined" among them. They may also be

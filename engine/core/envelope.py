@@ -19,9 +19,9 @@ from hashlib import sha256
 from typing import Any, Final, TypeAlias
 
 from engine.core.catalog import Catalog, Wire
-from engine.core.codec import NotCanonical, decode, encode, encode_many
+from engine.core.codec import NotCanonical, count_items, decode, encode, encode_many
 from engine.core.errors import CorruptJournal, LimitExceeded
-from engine.core.limits import COMMIT_BYTES_MAX, COMMIT_EVENTS_MAX, EVENT_BYTES_MAX, TIME_MS_MAX
+from engine.core.limits import COMMIT_BYTES_MAX, COMMIT_EVENTS_MAX, COMMIT_ITEMS_MAX, EVENT_BYTES_MAX, TIME_MS_MAX
 
 __all__ = [
     "COMMIT_TOPIC",
@@ -127,6 +127,8 @@ def seal_commit(previous: bytes, groups: Sequence[Group]) -> tuple[bytes, bytes]
             raise LimitExceeded("EVENT_BYTES_MAX", size, EVENT_BYTES_MAX)
     if len(body) > COMMIT_BYTES_MAX:
         raise LimitExceeded("COMMIT_BYTES_MAX", len(body), COMMIT_BYTES_MAX, hint="use several batches")
+    if len(body) > COMMIT_ITEMS_MAX and (items := count_items(body, COMMIT_ITEMS_MAX)) > COMMIT_ITEMS_MAX:
+        raise LimitExceeded("COMMIT_ITEMS_MAX", items, COMMIT_ITEMS_MAX, hint="use several batches")
     link = sha256(previous + body).digest()
     return link + _packed(body, count), link
 
@@ -147,10 +149,19 @@ def _packed(body: bytes, count: int) -> bytes:
 
 
 def body_of(stored: bytes) -> bytes:
-    """Return the body of a stored commit. Raises NotCanonical when it is packed and does not unpack."""
+    """Return the body of a stored commit. Raises NotCanonical when it is packed and does not unpack, or is larger than
+    any commit: then nobody knows how much memory reading it takes."""
     body = stored[LINK_BYTES:]
-    if body[:1] != _DEFLATED:
-        return body
+    if body[:1] == _DEFLATED:
+        body = _unpacked(body)
+    if len(body) > COMMIT_BYTES_MAX:
+        raise NotCanonical(f"a commit of {len(body)} bytes")
+    if len(body) > COMMIT_ITEMS_MAX and count_items(body, COMMIT_ITEMS_MAX) > COMMIT_ITEMS_MAX:
+        raise NotCanonical(f"a commit of more than {COMMIT_ITEMS_MAX} items")
+    return body
+
+
+def _unpacked(body: bytes) -> bytes:
     packed = body[5:]
     if (
         zlib.crc32(packed).to_bytes(4, "big") != body[1:5]

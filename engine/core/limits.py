@@ -24,6 +24,10 @@ COMMIT_EVENTS_MAX: Final = 100_000
 COMMIT_BYTES_MAX: Final = 64 * 1024 * 1024
 """Encoded bytes of one commit, which is one stored row."""
 
+COMMIT_ITEMS_MAX: Final = 8_000_000
+"""CBOR items in one commit, each list, map, text and number one of them: they bound the memory that reading it takes.
+Empty lists are one byte each on disk, next to nothing when they are deflated, and 64 bytes each in memory."""
+
 IMPORT_BYTES_MAX: Final = 256 * 1024 * 1024
 """Bytes of one recording of a foreign runtime; it is read whole."""
 

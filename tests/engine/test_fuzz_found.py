@@ -6,12 +6,15 @@ from __future__ import annotations
 import io
 import json
 import tracemalloc
+import zlib
 from collections.abc import Callable, Iterator
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from engine import read_json as read_json_module
 from engine.adapters.kernel_recording import read as read_recording
@@ -19,15 +22,17 @@ from engine.adapters.kernel_recording import reading as reading_module
 from engine.archive import from_json
 from engine.asking import asked
 from engine.changes import with_changes
-from engine.core.codec import encode
-from engine.core.envelope import genesis
-from engine.core.errors import CorruptJournal, EngineError, ImportRefused, InvalidValue, SchemaError
+from engine.core import envelope
+from engine.core.codec import NotCanonical, count_items, encode
+from engine.core.envelope import genesis, open_commit
+from engine.core.errors import CorruptJournal, EngineError, ImportRefused, InvalidValue, LimitExceeded, SchemaError
 from engine.core.model import Model
 from engine.import_file import read_file
 from engine.moments import position_at
 from engine.open_store import Store, open_store
 from projections.model import MODEL
 from tests.engine.kit import raw, toy_store
+from tests.engine.strategies import plain_values
 from tests.toy import BANK, Open
 
 # -- files ------------------------------------------------------------------------------------------------------------
@@ -131,6 +136,85 @@ def test_an_error_can_be_shown_whatever_it_quotes(text: str) -> None:
     with pytest.raises(ImportRefused) as caught:
         bring(json.dumps(line(data={text: 1})))
     assert str(caught.value).encode()
+
+
+# -- commits that are small on disk only ------------------------------------------------------------------------------
+
+
+@given(plain_values)
+def test_items_are_counted_as_the_decoder_meets_them(value: Any) -> None:
+    """Each scalar, text, list, map and key is one; counting ends where it is told to."""
+    data, wanted = encode(value), _items(value)
+    assert count_items(data, 10**9) == wanted
+    assert count_items(data, wanted) == wanted
+    assert count_items(data, wanted - 1) == wanted
+
+
+def _items(value: Any) -> int:
+    if type(value) is dict:
+        return 1 + len(value) + sum(map(_items, value.values()))
+    return 1 + sum(map(_items, value)) if type(value) is list else 1
+
+
+@given(st.binary())
+def test_counting_ends_on_any_bytes(data: bytes) -> None:
+    """Also on those that are no CBOR."""
+    assert count_items(data, 10**9) <= len(data)
+
+
+BOMBS = {
+    "empty lists": b"\x80",
+    "empty maps": b"\xa0",
+    "lists of one": b"\x81\xf6",
+    "texts": b"\x61a",
+    "numbers": b"\x19\x03\xe8",
+    "lists in lists": b"\x82\x80\x80",
+}
+
+
+@pytest.mark.parametrize("what", BOMBS)
+def test_a_small_row_cannot_ask_for_memory_without_end(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small items deflate a thousandfold, and take up to 64 bytes each as lists and texts: they are counted before they
+    are made. (Here up to a small number; the sweep does it with the limit itself.)"""
+    monkeypatch.setattr(envelope, "COMMIT_ITEMS_MAX", 100_000)
+    count = (4 << 20) // len(BOMBS[what])
+    body = (
+        b"\x81\x86\x05\xf6\xf6\xf6\xf6\x81\x84\x19\x3e\x91\x00\x61a\x9a"
+        + count.to_bytes(4, "big")
+        + BOMBS[what] * count
+    )
+    packer = zlib.compressobj(9, zlib.DEFLATED, -15)
+    packed = packer.compress(body) + packer.flush()
+    assert len(packed) < 1 << 16
+    stored = b"\0" + zlib.crc32(packed).to_bytes(4, "big") + packed
+    link = sha256(genesis("r") + body).digest()
+    tracemalloc.start()
+    try:
+        with pytest.raises(CorruptJournal, match="more than 100000 items"):
+            open_commit("r", 1, genesis("r"), link + stored)
+        assert tracemalloc.get_traced_memory()[1] < 20 << 20
+    finally:
+        tracemalloc.stop()
+
+
+def test_what_no_reader_would_take_is_not_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    """COMMIT_ITEMS_MAX holds for whoever writes, and COMMIT_BYTES_MAX for rows that are not deflated too."""
+    monkeypatch.setattr(envelope, "COMMIT_ITEMS_MAX", 1_000)
+    with toy_store("memory:") as store:
+        run = store.run("r")
+        run.submit(Open(account="a", note=[[]] * 900))
+        before = run.state_bytes()
+        with pytest.raises(LimitExceeded, match="COMMIT_ITEMS_MAX"), run.batch():
+            run.submit(Open(account="b", note=[[]] * 900))
+            run.submit(Open(account="c", note=[[]] * 900))
+        assert run.state_bytes() == before == store.view("r").state_bytes()
+        monkeypatch.setattr(envelope, "COMMIT_ITEMS_MAX", 800)
+        with pytest.raises(CorruptJournal, match="more than 800 items"):
+            store.view("r")
+        assert not store.verify("r").ok
+    monkeypatch.setattr(envelope, "COMMIT_BYTES_MAX", 100)
+    with pytest.raises(NotCanonical, match="a commit of 200 bytes"):
+        envelope.body_of(bytes(32) + b"\x81" * 200)
 
 
 # -- bytes with right links that no decision gave ---------------------------------------------------------------------
