@@ -13,7 +13,7 @@ from typing import Final
 
 from tests.sweeps.fuzz_files import fuzz_read_model, fuzz_schema, fuzz_store_file
 from tests.sweeps.fuzz_imports import fuzz_archive, fuzz_record, fuzz_recording
-from tests.sweeps.fuzz_stored import fuzz_codec, fuzz_stored
+from tests.sweeps.fuzz_stored import fuzz_bombs, fuzz_codec, fuzz_stored
 from tests.sweeps.fuzz_words import fuzz_words
 from tests.sweeps.harness import Tally, chosen, seed_of
 
@@ -21,6 +21,7 @@ __all__ = ["SWEEP", "TARGETS"]
 
 TARGETS: Final = {
     "codec": (fuzz_codec, 2_000),
+    "bombs": (fuzz_bombs, 8),
     "stored": (fuzz_stored, 60),
     "store file": (fuzz_store_file, 40),
     "schema": (fuzz_schema, 40),

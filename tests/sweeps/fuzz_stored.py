@@ -29,7 +29,7 @@ from tests.sweeps.mutate import Dice, changed_bytes, changed_tree, odd_value
 from tests.sweeps.watch import watched
 from tests.toy import BANK
 
-__all__ = ["Sample", "ask_everything", "clear", "fuzz_codec", "fuzz_stored", "odd_cell", "samples"]
+__all__ = ["Sample", "ask_everything", "clear", "fuzz_bombs", "fuzz_codec", "fuzz_stored", "odd_cell", "samples"]
 
 
 class Sample:
@@ -135,6 +135,37 @@ def _packed(dice: Dice, body: bytes) -> bytes:
         packed += dice.choice((b"x", packed))
     checksum = zlib.crc32(packed) if dice.random() < 0.95 else 0
     return b"\0" + checksum.to_bytes(4, "big") + packed
+
+
+_SMALL: Final = (
+    b"\x80", b"\xa0", b"\x40", b"\x60", b"\xf6", b"\x00", b"\x61a", b"\x18\xff", b"\x19\x03\xe8", b"\x81\x80", b"\x82\x80\xa0",
+    b"\xa1\x61a\x80", b"\xfb" + bytes(8), b"\x81\x81\x81\x81\x80", b"\x64\xf0\x9f\x98\x80",
+)  # fmt: skip
+_LARGEST: Final = 700 << 20
+"""Bytes of memory that reading a commit may take: COMMIT_ITEMS_MAX items, and COMMIT_BYTES_MAX bytes of texts."""
+
+
+def fuzz_bombs(_: Path) -> Attempt:
+    """Commits that are small on disk, and in memory as large as they may be, or larger."""
+
+    def attempt(dice: Dice) -> Tried:
+        size = dice.choice((1, 7, 8, 20, 40, 63, 64, 65, 100)) << 20
+        pattern = dice.choices(_SMALL, k=dice.choice((1, 1, 2, 4)))
+        rounds = size // len(b"".join(pattern))
+        filler = b"\x9a" + (rounds * len(pattern)).to_bytes(4, "big") + b"".join(pattern) * rounds
+        if dice.random() < 0.1:
+            filler = b"\x7a" + size.to_bytes(4, "big") + b"x" * size
+        body = b"\x81\x86\x05\xf6\xf6\xf6\xf6\x81\x84\x19\x3e\x91\x00\x61a" + filler
+        packed = zlib.compress(body, 1, -15)
+        kept = b"\0" + zlib.crc32(packed).to_bytes(4, "big") + packed if dice.random() < 0.7 else body
+        link = genesis("r")
+        stored = sha256(link + body).digest() + kept
+        seen = watched(
+            lambda: open_commit("r", 1, link, stored).count, 0, allowed=(CorruptJournal,), room=_LARGEST + len(stored)
+        )
+        return seen.outcome, [f"{size >> 20} MiB of {pattern!r:.60}: {problem}" for problem in seen.problems]
+
+    return attempt
 
 
 # -- rows -------------------------------------------------------------------------------------------------------------

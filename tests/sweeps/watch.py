@@ -135,12 +135,12 @@ def _listening(folder: Path | None) -> Iterator[list[str]]:
 
 
 @contextmanager
-def _in_room(size: int) -> Iterator[None]:
+def _in_room(room: int) -> Iterator[None]:
     """Let the process grow by so much and no more."""
     with open("/proc/self/statm") as file:  # noqa: PTH123  # asked for every case
         now = int(file.read().split()[0]) * resource.getpagesize()
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
-    resource.setrlimit(resource.RLIMIT_AS, (now + ROOM_BYTES + ROOM_PER_BYTE * size, hard))
+    resource.setrlimit(resource.RLIMIT_AS, (now + room, hard))
     try:
         yield
     finally:
@@ -153,13 +153,15 @@ def watched(
     *,
     folder: Path | None = None,
     allowed: tuple[type[BaseException], ...] = (EngineError,),
+    room: int | None = None,
 ) -> Seen:
-    """Do something with ``size`` bytes of hostile input; return how it ended. Only ``allowed`` errors may end it, and
-    only files in ``folder`` may be written."""
+    """Do something with ``size`` bytes of hostile input; return how it ended. Only ``allowed`` errors may end it, only
+    files in ``folder`` may be written, and it may take ``room`` bytes of memory (by default what the input is worth).
+    """
     seen = Seen()
     with _listening(folder) as heard:
         try:
-            with within(TOO_LONG_S), _in_room(size):
+            with within(TOO_LONG_S), _in_room(ROOM_BYTES + ROOM_PER_BYTE * size if room is None else room):
                 seen.value = act()
         except BaseException as error:
             seen.error = error
