@@ -33,13 +33,13 @@ from tests.sweeps.script import Script, content_of, script
 
 __all__ = ["SWEEP", "Answers", "answers", "compare"]
 
-FLIPS_A_CHUNK: Final = 4096
+FLIPS_A_CHUNK: Final = 1024
 SALVAGE_EVERY: Final = 4
 ASKED_THOUGH_UNSEEN: Final = 16
 HEADER_BYTES: Final = 100
 """The start of the file, which we read ourselves; all damage there is asked about."""
 TOO_LONG_S: Final = 10
-STORES: Final = (("tasks", 14), ("delete", 1), ("checkpoint", 2), ("import", 3), ("fork", 4), ("export", 5))
+STORES: Final = (("tasks", 4), ("delete", 1), ("checkpoint", 2), ("import", 3), ("fork", 4), ("export", 5))
 """Scripts and seeds whose stores are damaged, one after another; the first, a run of agents' tasks, is a round."""
 
 Answers = dict[str, Any]

@@ -229,7 +229,7 @@ PLANTS: Final = {
         "syscalls", partial(_instead, Datastore, "write", _write_or_not), "37:38", 40
     ),
     "nothing is taken back": Plant("interrupts", partial(_instead, ModelState, "put_back", _keep_what_was_folded)),
-    "links are believed": Plant("damage", partial(_everywhere, _open_commit, _believe), "21:22", 8),
+    "links are believed": Plant("damage", partial(_everywhere, _open_commit, _believe), "2:3", 8),
     "unpacked without a doubt": Plant("fuzz", partial(_everywhere, _body_of, _unpack), "0:8", 20),
     "links are believed, in rows": Plant("rows", partial(_everywhere, _open_commit, _believe), at_most=40),
     "digests are believed": Plant("rows", partial(_instead, SqliteCheckpoints, "read", _believe_checkpoint), "1:2", 40),
