@@ -21,7 +21,7 @@ __all__ = ["SWEEP", "TARGETS"]
 
 TARGETS: Final = {
     "codec": (fuzz_codec, 2_000),
-    "bombs": (fuzz_bombs, 8),
+    "bombs": (fuzz_bombs, 3),
     "stored": (fuzz_stored, 60),
     "store file": (fuzz_store_file, 40),
     "schema": (fuzz_schema, 40),

@@ -138,8 +138,8 @@ def _packed(dice: Dice, body: bytes) -> bytes:
 
 
 _SMALL: Final = (
-    b"\x80", b"\xa0", b"\x40", b"\x60", b"\xf6", b"\x00", b"\x61a", b"\x18\xff", b"\x19\x03\xe8", b"\x81\x80", b"\x82\x80\xa0",
-    b"\xa1\x61a\x80", b"\xfb" + bytes(8), b"\x81\x81\x81\x81\x80", b"\x64\xf0\x9f\x98\x80",
+    b"\x80", b"\xa0", b"\x40", b"\x60", b"\xf6", b"\x00", b"\x61a", b"\x18\xff", b"\x19\x03\xe8", b"\x81\x80",
+    b"\x82\x80\xa0", b"\xa1\x61a\x80", b"\xfb" + bytes(8), b"\x81\x81\x81\x81\x80", b"\x64\xf0\x9f\x98\x80",
 )  # fmt: skip
 _LARGEST: Final = 700 << 20
 """Bytes of memory that reading a commit may take: COMMIT_ITEMS_MAX items, and COMMIT_BYTES_MAX bytes of texts."""

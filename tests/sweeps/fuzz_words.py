@@ -59,7 +59,8 @@ _STORES: Final = (
     "sqlite://", "sqlite:///", "refold.read.db", "http://x", "://", "\udcff",
 )  # fmt: skip
 _HONEST: Final = (
-    "", "--help", "explain not_found", "show r", "history r --changes", "sql waiting_tasks", "completion bash", "doctor --json",
+    "", "--help", "explain not_found", "show r", "history r --changes", "sql waiting_tasks", "completion bash",
+    "doctor --json",
 )  # fmt: skip
 _CONTROL: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
