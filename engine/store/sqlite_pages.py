@@ -189,7 +189,7 @@ class Pages:
         kind = data[start] if len(data) > start else 0
         if kind not in (TABLE_LEAF, INDEX_LEAF, INDEX_INNER):
             return
-        for at in self._cells_at(data, start):
+        for at in dict.fromkeys(self._cells_at(data, start)):  # a damaged page may name one row many times
             try:
                 size, payload = cell_of(data, at, kind)
                 local = local_bytes(size, kind, self._usable[0])
@@ -224,10 +224,11 @@ class Pages:
             return data[at : at + size]
         parts = [data[at : at + local]]
         left, number = size - local, int.from_bytes(data[at + local : at + local + 4], "big")
-        find = self._follow(page)
+        find, passed = self._follow(page), set[int]()
         while left:
-            if not number:
-                raise ValueError("the chain of pages ends early")
+            if not number or number in passed:
+                raise ValueError("the chain of pages ends early, or goes in a circle")
+            passed.add(number)
             more = self._read(find(number))
             part = more[4 : 4 + min(left, usable - 4)]
             if not part:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import sqlite3
 import sys
+import tracemalloc
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -15,6 +16,7 @@ import pytest
 from engine.core.errors import NotAStore
 from engine.doctor import diagnose
 from engine.open_store import Store, open_store
+from engine.store.sqlite_pages import MAGIC, Pages, SourcePage
 from projections.model import MODEL
 from tests.engine.kit import raw
 
@@ -90,6 +92,33 @@ def test_a_head_before_all_positions_stops_the_read_model_with_a_fault(path: Pat
     with open_store(path, read_only=True) as store, store.readmodel("memory:") as model:
         assert [fault.run for fault in model.updated.faults] == ["r"]
         assert model.positions()["a"] == 3
+
+
+def varint(number: int) -> bytes:
+    """A number as SQLite writes it, in four bytes."""
+    return bytes([*(0x80 | number >> shift & 0x7F for shift in (21, 14, 7)), number & 0x7F])
+
+
+def test_a_chain_of_pages_that_goes_in_a_circle_is_no_row(tmp_path: Path) -> None:
+    """A row of 60 MiB in a file of three pages, named by its page 1,700 times: seen once, and not put together."""
+    local = 489  # of a row of this size stand in its page
+    size = local + 15_000 * 4092
+    kinds = bytes([9, 0, 13 + 2 * 1, 9, 13 + 2 * 15]) + varint(12 + 2 * (size - 25))
+    row = (kinds + b"r" + b"refold.commit/1").ljust(local, b"x")
+    leaf = b"\x0d\0\0" + (1_700).to_bytes(2, "big") + b"\0\0\0" + (3_420).to_bytes(2, "big") * 1_700
+    leaf = (leaf.ljust(3_420, b"\0") + varint(size) + b"\x01" + row + (3).to_bytes(4, "big")).ljust(4096, b"\0")
+    circle = ((3).to_bytes(4, "big")).ljust(4096, b"y")
+    path = tmp_path / "refold.db"
+    path.write_bytes((MAGIC + b"\x10\x00\x01\x01").ljust(4096, b"\0") + leaf + circle)
+    pages = Pages(path)
+    ((place, record),) = pages.cells(SourcePage(4096, 0))
+    assert record[:4] == [None, "r", 1, "refold.commit/1"]
+    tracemalloc.start()
+    assert list(pages.last_blobs(place, 5)) == []
+    assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    tracemalloc.stop()
+    pages.close()
+    assert not diagnose(path, MODEL).ok
 
 
 # -- the read model ---------------------------------------------------------------------------------------------------
