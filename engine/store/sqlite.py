@@ -125,7 +125,8 @@ class SqliteBackend:
 
     def _check_schema(self, c: SQLiteCursor) -> None:
         """Refuse a store in which our tables are something else, or have triggers that are not ours: a view computes
-        when it is read, and may never end. What is missing is named when it is needed."""
+        when it is read, and may never end. What is missing is named when it is needed; checkpoints are not needed, so
+        theirs may be any table that is stored as it is."""
         recorders = (self.commits, self.checkpoints)
         made = [statement for recorder in recorders for statement in recorder.construct_create_table_statements()]
         ours = {statement.replace("IF NOT EXISTS ", "", 1) for statement in made}
@@ -134,8 +135,17 @@ class SqliteBackend:
             "WHERE tbl_name COLLATE NOCASE IN ('stored_events', 'run_heads', 'stored_checkpoints') AND type<>'index'"
         )
         for kind, name, sql in c.fetchall():
-            if sql not in ours:
+            if sql not in ours and not (kind == "table" and name == "stored_checkpoints" and self._is_plain(c, name)):
                 raise changed_by_others(self.url, f"the {kind} {name}")
+
+    @staticmethod
+    def _is_plain(c: SQLiteCursor, table: str) -> bool:
+        """Return whether a table holds what it shows: it is not virtual, and none of its columns is computed."""
+        c.execute("SELECT sql LIKE 'CREATE TABLE %' FROM sqlite_master WHERE type='table' AND name=?", (table,))
+        (stored,) = c.fetchone()
+        c.execute("SELECT count(*) FROM pragma_table_xinfo(?) WHERE hidden<>0", (table,))
+        (computed,) = c.fetchone()
+        return bool(stored) and not computed
 
     def _set_wal(self) -> None:
         """Switch a new file to write-ahead logging. SQLite does not wait for other openers here, so we do."""
