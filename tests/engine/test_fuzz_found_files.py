@@ -60,7 +60,8 @@ SCHEMAS = {
     "a column that computes": "ALTER TABLE run_heads ADD COLUMN more AS (zeroblob(900000000))",
     "checkpoints that compute": "DROP TABLE stored_checkpoints; "
     "CREATE TABLE stored_checkpoints (originator_id, originator_version, topic, state AS (zeroblob(900000000)))",
-    "a view of checkpoints": f"DROP TABLE stored_checkpoints; CREATE VIEW stored_checkpoints AS {ENDLESS} x topic FROM n",
+    "a view of checkpoints": "DROP TABLE stored_checkpoints; "
+    f"CREATE VIEW stored_checkpoints AS {ENDLESS} x topic FROM n",
     "virtual checkpoints": "DROP TABLE stored_checkpoints; CREATE VIRTUAL TABLE stored_checkpoints USING fts5(topic)",
     "a virtual table": "DROP TABLE run_heads; CREATE VIRTUAL TABLE run_heads USING fts5(run_id, position, link)",
 }
