@@ -28,6 +28,7 @@ from engine.core.limits import (
     TEXT_BYTES_MAX,
     U64_MAX,
 )
+from engine.core.unchecked import DEPTH_MAX, fault_in, refuse_unplain
 
 __all__ = [
     "NotCanonical",
@@ -42,7 +43,6 @@ __all__ = [
 ]
 
 _SEVERAL: Final = "use several batches"
-_DECODE_DEPTH_MAX: Final = NESTING_DEPTH_MAX + 16  # the envelope and the record around a user's value
 
 
 class NotCanonical(ValueError):
@@ -89,13 +89,11 @@ def encode_many(value: Any, *, bounded: bool = False) -> bytes:
 def encode_exactly(value: Any, path: str) -> bytes:
     """Return the bytes of a value nobody has checked. Raises InvalidValue when they would not give back plain values:
     the plain encoder writes a set, a date or a large integer as a tag, and no reader of ours takes a tag."""
+    refuse_unplain(value, path)
     try:
-        data = encode(value)
-        _only_plain(decode(data), ordered=False)
-    except (cbor2.CBORError, ValueError, RecursionError, TypeError) as error:
-        problem = f"cannot be kept exactly: {error}"
-        raise InvalidValue(path, problem, hint="plain values only: None, bool, int, float, str, bytes, list") from None
-    return data
+        return encode(value)
+    except (cbor2.CBORError, ValueError) as error:  # a lone surrogate
+        raise fault_in(value, path) or InvalidValue(path, f"cannot be kept exactly: {error}") from None
 
 
 def decode(data: bytes) -> Any:
@@ -106,7 +104,7 @@ def decode(data: bytes) -> Any:
             data,
             tag_hook=_refuse_tag,
             semantic_decoders=_TAG_REFUSALS,
-            max_depth=_DECODE_DEPTH_MAX,
+            max_depth=DEPTH_MAX,
             allow_indefinite=False,
             allow_duplicate_keys=False,
         )
