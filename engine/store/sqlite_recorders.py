@@ -238,7 +238,7 @@ class SqliteCheckpoints(SQLiteAggregateRecorder):
                 "WHERE originator_id=? AND originator_version<=? ORDER BY originator_version DESC",
                 (run_id, 2**63 - 1 if lte is None else lte),
             )
-            return [position for (position,) in c.fetchall()]
+            return [_position(position, 0) for (position,) in c.fetchall()]
 
     def delete(self, run_id: str, *, gte: int = 0) -> int:
         with self.datastore.transaction(commit=True) as c:

@@ -13,6 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from engine.core.errors import EngineError
+from tests.engine.kit import toy_store
 from tests.engine.wreck import Wreck, all_is_saved, examined, make_wreck
 
 PAGE = 4096
@@ -113,16 +115,8 @@ def turn_in_the_header(wreck: Wreck, byte: int, bit: int) -> None:
 @pytest.mark.parametrize("byte", [0, 15, 16, 17, 18, 19, 20, 21, 23, 27, 31, *range(32, 40), 47, 55, 59, 63, 68, 71])
 def test_a_bit_of_the_header(wreck: Wreck, byte: int) -> None:
     """A bit that SQLite minds is named; whether or not it does, not one commit is lost, nor does a deleted run come
-    back."""
+    back. Every bit of the header: the sweep of the doctor."""
     turn_in_the_header(wreck, byte, Random(byte).randrange(8))
-
-
-@pytest.mark.sweep
-@pytest.mark.parametrize("byte", range(100))
-def test_sweep_of_the_header(tmp_path: Path, byte: int) -> None:
-    """The same for every bit."""
-    for bit in range(8):
-        turn_in_the_header(make_wreck(tmp_path / "store"), byte, bit)
 
 
 DAMAGES = st.one_of(
@@ -152,3 +146,58 @@ def test_several_damages_at_once(damages: list[tuple[str, int, int]]) -> None:
                 data[PAGE * one : PAGE * one + PAGE] = data[PAGE * two : PAGE * two + PAGE]
         wreck.path.write_bytes(data)
         examined(wreck)
+
+
+# -- what readers make of it ---------------------------------------------------------------------------------
+
+
+def answers(wreck: Wreck) -> dict[str, object]:
+    """Return how far each run goes by the list, by its verdict, and by its state; "damaged" for what says so."""
+    found: dict[str, object] = {}
+    try:
+        with toy_store(wreck.path, read_only=True) as store:
+            for line in store.runs():
+                verdict = store.verify(line.run) if line.damage is None else None
+                found[line.run] = line.position if verdict is not None and verdict.ok else "damaged"
+            for run in wreck.truth.positions:
+                try:
+                    found[f"state of {run}"] = store.view(run).position
+                except EngineError:
+                    found[f"state of {run}"] = "damaged"
+    except EngineError:
+        return {}
+    return found
+
+
+@pytest.mark.parametrize("index", ["run_heads", "sqlite_autoindex_stored_checkpoints_1"])
+def test_a_bit_of_a_small_index(wreck: Wreck, index: str) -> None:
+    """Whatever it makes of a name or a position: a run is listed as it is, or as damaged, and no reader fails with
+    anything but an error of ours."""
+    (page,) = [number for number, (name, _) in pages_of(wreck.path).items() if name == index]
+    before = answers(wreck)
+    data = wreck.path.read_bytes()
+    used = data[PAGE * (page - 1) : PAGE * page]
+    begin = int.from_bytes(used[5:7], "big")
+    dice = Random(index)
+    for at in sorted(dice.sample(range(begin, PAGE), min(120, PAGE - begin))):
+        overwrite(wreck, PAGE * (page - 1) + at, bytes([used[at] ^ 1 << dice.randrange(8)]))
+        after = answers(wreck)
+        silent = {name: said for name, said in after.items() if said not in ("damaged", before.get(name))}
+        assert not silent, f"byte {at}: {silent}"
+        overwrite(wreck, PAGE * (page - 1) + at, used[at : at + 1])
+
+
+def test_a_checkpoint_at_no_position(wreck: Wreck) -> None:
+    """An index that says NULL where a position was costs the checkpoint, is named, and no reader minds."""
+    (page,) = [number for number, (name, _) in pages_of(wreck.path).items() if name.endswith("stored_checkpoints_1")]
+    before = answers(wreck)
+    data = wreck.path.read_bytes()
+    at = PAGE * (page - 1) + int.from_bytes(data[PAGE * (page - 1) + 8 :][:2], "big")
+    assert data[at + 3] == 1, "the second column of the first record is a number of one byte"
+    overwrite(wreck, at + 3, b"\0")
+    changed = {name: said for name, said in answers(wreck).items() if said != before[name]}
+    assert len(changed) == 1 and set(changed.values()) == {"damaged"}
+    assert not any(name.startswith("state of") for name in changed), "it costs time only"
+    found = examined(wreck)
+    assert "bad_checkpoint" in found.codes()
+    all_is_saved(found, wreck)
