@@ -6,6 +6,7 @@ never make a failure fail: where the journal cannot be written, the failure says
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 import tempfile
 import traceback
@@ -28,6 +29,7 @@ class ReplayDiffers(AssertionError):
     path of the journal that shows it, where one was kept."""
 
     journal: Path | None = None
+    told = False  # whether it has been said what became of the journal
 
 
 Home = tuple[str, str, str]
@@ -81,8 +83,12 @@ def how_to_open(path: Path, home: Home | None, model: Model) -> str:
 
     if model is MODEL:
         return f"journal: {path}; open it: refold import {path}"
-    where = "module:NAME of your model" if home is None else f"{home[0]}:{home[2]}"
-    return f"journal: {path}; open it: REFOLD_MODEL={where} refold import {path}"
+    if home is None:
+        return f"journal: {path}; open it: REFOLD_MODEL=module:NAME refold import {path}, with the name of your model"
+    module, file, attribute = home
+    root = Path(file).parents[module.count(".") + (Path(file).name == "__init__.py")]
+    found = "" if root == Path.cwd() else f"PYTHONPATH={shlex.quote(str(root))} "
+    return f"journal: {path}; open it: {found}REFOLD_MODEL={module}:{attribute} refold import {path}"
 
 
 def raised_within(model: Model, error: Exception) -> ReplayDiffers | None:

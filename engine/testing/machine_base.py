@@ -38,7 +38,11 @@ first_commands: Any = st.runner().flatmap(lambda machine: st.lists(machine.comma
 
 
 def kept(function: F) -> F:
-    """Count a rule, give the commands that come ``first``, and let what fails leave the journal behind."""
+    """Count a rule, give the commands that come ``first``, and let what fails leave the journal behind.
+
+    Whatever differs is raised from here: Hypothesis takes failures of several places for several bugs, and shrinks and
+    tells each of them, though they are one bug seen from several sides.
+    """
 
     @wraps(function)
     def watched(self: Base, *arguments: Any, first: Sequence[Any] = (), **named: Any) -> Any:
@@ -50,11 +54,8 @@ def kept(function: F) -> F:
         except HypothesisException:
             raise
         except Exception as error:
-            at_fault = raised_within(self.bench.model, error)
-            self.keep_journal(at_fault or error)
-            if at_fault is not None:
-                raise at_fault from error
-            raise
+            failure, cause = self.failure_of(error)
+        raise failure from cause
 
     return cast(F, watched)
 
@@ -222,9 +223,25 @@ class Base(RuleBasedStateMachine):
                 raise
             self.live = self.restored(self.live.id, "best")
 
+    def failure_of(self, error: Exception) -> tuple[Exception, BaseException | None]:
+        """Return what to raise for an error, its journal kept, and the cause to show with it."""
+        if isinstance(error, ReplayDiffers):
+            if error.told:
+                return error, None
+            failure = ReplayDiffers(*error.args)
+            for note in getattr(error, "__notes__", ()):
+                failure.add_note(note)
+            self.keep_journal(failure)
+            return failure, None
+        at_fault = raised_within(self.bench.model, error)
+        self.keep_journal(at_fault or error)
+        return (error, error.__cause__) if at_fault is None else (at_fault, error)
+
     def keep_journal(self, error: Exception) -> None:
         """Write the twin's journal and say on the error where it is; the stored one, where the twin has none."""
         self.failed = True
+        if isinstance(error, ReplayDiffers):
+            error.told = True
         try:
             lines = self.witness().lines() or self._stored_lines()
             path = keep_journal(self.bench.name, lines)

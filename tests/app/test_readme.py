@@ -75,7 +75,8 @@ def test_the_readme_runs_as_written(tmp_path: Path, bin_folder: Path) -> None:
     ran = 0
     for block in BLOCKS:
         if block.language == "python":
-            file = folder / f"line_{block.line}.py"
+            named = re.match(r"# (\w+\.py)\n", block.text)
+            file = folder / (named[1] if named else f"line_{block.line}.py")
             file.write_text(block.text)
             examples = [(f"python {file.name}", "".join(re.findall(r"# prints (.*\n)", block.text)))]
         elif block.language == "console":

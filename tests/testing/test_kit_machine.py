@@ -8,7 +8,7 @@ from random import Random
 from typing import Any, ClassVar
 
 import pytest
-from hypothesis import settings
+from hypothesis import Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import invariant, rule, run_state_machine_as_test
 
@@ -121,6 +121,14 @@ def test_a_failure_says_the_field_and_keeps_the_journal(failures: Path, quiet: s
     assert journal == failures / "changed_in_load.jsonl"
     with pytest.raises(ReplayDiffers, match=r"\.words\["):
         engine.testing.assert_replay_identical(journal, planted.CHANGED_IN_LOAD)
+
+
+def test_one_bug_seen_from_many_sides_is_one_failure(failures: Path, quiet: settings) -> None:
+    """However a bug shows itself, by answers, states or manners, Hypothesis shrinks and tells one failure."""
+    every = settings(quiet, report_multiple_bugs=True, phases=[Phase.generate, Phase.shrink], max_examples=60)
+    with pytest.raises(ReplayDiffers) as caught:
+        run_state_machine_as_test(restore_machine(planted.HIDDEN_IN_OBJECT), settings=every)
+    assert len([note for note in caught.value.__notes__ if "refold import" in note]) == 1
 
 
 def test_where_a_model_lives_is_found() -> None:

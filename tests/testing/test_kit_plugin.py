@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -47,7 +48,7 @@ def refold_model():
 """
 
 
-def pytest_in(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+def pytest_in(folder: Path, *arguments: str, seed: str | None = None) -> subprocess.CompletedProcess[str]:
     """Run pytest in a folder with the two plugins and no others."""
     environment = {
         **os.environ,
@@ -56,6 +57,8 @@ def pytest_in(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]
     }
     for name in ("REFOLD_FAILURES", "REFOLD_SEED", "HYPOTHESIS_PROFILE"):
         environment.pop(name, None)
+    if seed is not None:
+        environment["REFOLD_SEED"] = seed
     plugins = ("-p", "_hypothesis_pytestplugin", "-p", "engine.testing.plugin", "-p", "no:cacheprovider")
     command = [sys.executable, "-m", "pytest", *plugins, *arguments, str(folder)]
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
@@ -93,6 +96,36 @@ def test_a_seed_that_is_given_again_gives_the_same(project: Path, ran: str) -> N
     ((number, seed),) = re.findall(r"drew (\d+) of (\d+)", ran)
     again = pytest_in(project, f"--refold-seed={seed}", "-k", "test_random").stdout
     assert re.findall(r"drew (\d+) of (\d+)", again) == [(number, seed)]
+
+
+def told(output: str) -> list[str]:
+    """What is said of a machine's failure: the steps, the seed and the journal."""
+    return re.findall(r"^E +(state\..*|seed \d+;.*|journal: .*)$", output, re.MULTILINE)
+
+
+def test_a_machine_fails_again_under_the_seed_that_its_failure_names(project: Path, ran: str) -> None:
+    """The seed of the session is the machine's too: given again, or from the environment, it gives the same steps."""
+    (seed,) = set(re.findall(r"^E +seed (\d+); repeat with --refold-seed=\1, or REFOLD_SEED=\1$", ran, re.MULTILINE))
+    kept = ("--refold-failures", str(project / "kept"), "-k", "TestCounters")
+    again = pytest_in(project, f"--refold-seed={seed}", *kept).stdout
+    assert told(again) == told(ran) and len(told(ran)) >= 4
+    assert told(pytest_in(project, *kept, seed=seed).stdout) == told(ran)
+
+
+def test_the_journal_of_a_failure_is_opened_as_it_says(project: Path, ran: str, tmp_path: Path) -> None:
+    """The line that a failure prints is a command that imports the journal, from any folder; then it can be shown."""
+    (line,) = {text.partition("open it: ")[2] for text in told(ran) if text.startswith("journal: ")}
+    (tmp_path / "refold").write_text(f'#!/bin/sh\nexec "{sys.executable}" -m engine.app "$@"\n')
+    (tmp_path / "refold").chmod(0o755)
+    store = {"PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}", "REFOLD_STORE": str(tmp_path / "found.db")}
+    environment = {**os.environ, **store, "PYTHONPATH": str(ROOT)}
+    run = json.loads((project / "kept" / "counters.jsonl").read_text(encoding="utf-8").partition("\n")[0])["run"]
+    show = re.sub(r"refold import .*", f"refold show {run}", line)
+    done = subprocess.run(
+        ["sh", "-c", f"{line} && {show}"], cwd=project, env=environment, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"^counters:\n\nid +record\n\S+ +\d+$", done.stdout, re.MULTILINE), done.stdout
 
 
 def test_the_plugin_is_declared_and_light() -> None:
