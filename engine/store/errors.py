@@ -71,6 +71,9 @@ def translation_of(error: Exception, where: str) -> EngineError:
     while cause is not None and not isinstance(cause, sqlite3.Error):
         cause = cause.__cause__ or (cause.args[0] if cause.args and isinstance(cause.args[0], Exception) else None)
     number = getattr(cause, "sqlite_errorcode", None)
+    if number == sqlite3.SQLITE_READONLY_ROLLBACK:
+        what = "was being changed when its process or the power died, and that has to be undone first"
+        return BackendUnavailable(f"store {where} {what}", hint="open it for writing once", reason=str(cause))
     if number is not None:
         for primary, kind, what, hint in _HINTS:
             if number & 0xFF == primary:

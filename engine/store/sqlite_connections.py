@@ -112,9 +112,11 @@ class Pool:
 
     def _how_to_read(self) -> str:
         """Return what SQLite is to be told when no writer can be where the file lies, or none is: it needs no files
-        beside it then, and might not even be able to make them."""
-        log, index = (self._path.with_name(self._path.name + end) for end in ("-wal", "-shm"))
+        beside it then, and might not even be able to make them. Where it has to undo something first, it must know."""
+        log, index, journal = (self._path.with_name(self._path.name + end) for end in ("-wal", "-shm", "-journal"))
         size = log.stat().st_size if log.exists() else None
+        if journal.exists() and journal.stat().st_size:
+            return ""
         if not size and not os.access(self._path.parent, os.W_OK):
             return "&immutable=1"
         if not self._alone:

@@ -29,10 +29,12 @@ from engine.savable import Behind
 from engine.store import new_file, sqlite_connections, sqlite_pages
 from tests.engine.kit import fill, raw, toy_store
 from tests.engine.wreck import Wreck, all_is_saved, examined, make_wreck
-from tests.guarantees.crash import Writer
+from tests.guarantees.crash import Acknowledge, Writer
 from tests.toy import BANK, Open, Pay
 
 ROOT = Path(__file__).parents[2]
+KEPT: list[sqlite3.Connection] = []
+"""Connections of processes that end without closing them."""
 
 
 @pytest.fixture
@@ -293,6 +295,34 @@ def test_a_locked_store_is_not_a_damaged_one(wreck: Wreck, monkeypatch: pytest.M
         diagnose(wreck.path, BANK)
     holder.close()
     assert not diagnose(wreck.path, BANK).ok
+
+
+def test_a_change_that_must_be_undone_first_is_not_damage(tmp_path: Path) -> None:
+    """What a power cut left of a store in the making is for a writer to undo; until then nothing is known of it."""
+    path = tmp_path / "refold.db"
+
+    def work(_: Acknowledge) -> None:
+        making = sqlite3.connect(path, isolation_level=None)
+        KEPT.append(making)
+        making.execute("PRAGMA cache_size=1")
+        making.execute("BEGIN IMMEDIATE")
+        making.execute("CREATE TABLE half_made (x)")
+        making.executemany("INSERT INTO half_made VALUES (?)", [("x" * 4000,)] * 20)
+
+    Writer(work).wait()
+    before = {file.name: file.read_bytes() for file in tmp_path.iterdir()}
+    assert set(before) == {"refold.db", "refold.db-journal"}
+    for look in (
+        lambda: diagnose(path, BANK),
+        lambda: diagnose(path, BANK, alone=True),
+        lambda: toy_store(path, read_only=True),
+    ):
+        with pytest.raises(BackendUnavailable, match="undone first") as caught:
+            look()
+        assert "for writing" in caught.value.hint
+    assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == before
+    toy_store(path).close()
+    assert diagnose(path, BANK, alone=True).ok
 
 
 def test_a_store_that_is_written_to_is_examined(tmp_path: Path) -> None:
