@@ -33,8 +33,8 @@ $(STAMP): pyproject.toml
 demo: $(STAMP) ## kill a writer in mid-run, restore it, prove it identical
 	@$(BIN)/refold demo
 
-test: lint types imports ## lint, types, imports and all tests but the long sweeps
-	@HYPOTHESIS_PROFILE=$${HYPOTHESIS_PROFILE:-ci} $(BIN)/python -m pytest -n auto -m "not sweep"
+test: lint types imports ## lint, types, imports and all tests, a slice of each sweep among them
+	@HYPOTHESIS_PROFILE=$${HYPOTHESIS_PROFILE:-ci} $(BIN)/python -m pytest -n auto
 
 lint: $(STAMP) ## ruff: rules and format
 	@$(BIN)/ruff check .
@@ -50,7 +50,6 @@ docs: $(STAMP) ## write FORMAT.md, ERRORS.md and SCHEMA.md in engine/ anew from 
 	@$(BIN)/python -m engine.app.docs
 
 sweep: $(STAMP) ## kill, cut, flip, interrupt for SWEEP_MINUTES in all (default 30), from where the last one stopped
-	@HYPOTHESIS_PROFILE=ci $(BIN)/python -m pytest -n auto -m sweep
 	@$(BIN)/python -m tests.sweeps --minutes $(SWEEP_MINUTES)
 
 bench: $(STAMP) ## refold bench: ratios against raw floors and other libraries

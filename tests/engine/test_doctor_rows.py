@@ -112,18 +112,10 @@ COLUMNS = ("rowid", "originator_id", "originator_version", "topic", "state")
 
 @pytest.mark.parametrize("column", COLUMNS)
 def test_a_turned_bit_in_a_commit(wreck: Wreck, tmp_path: Path, column: str) -> None:
-    """It is named. What the link covers ends the run there; all else is found by its link, and nothing is lost."""
+    """It is named. What the link covers ends the run there; all else is found by its link, and nothing is lost. Every
+    commit: the sweep of the doctor."""
     dice = Random(f"commit {column}")
     for number in dice.sample(sorted(wreck.truth.numbers), 8):
-        look_at_a_turned_bit(make_wreck(tmp_path / "store"), number, column, dice.randrange(1 << 20))
-
-
-@pytest.mark.sweep
-@pytest.mark.parametrize("column", COLUMNS)
-def test_sweep_of_turned_bits_in_every_commit(wreck: Wreck, tmp_path: Path, column: str) -> None:
-    """The same for every row."""
-    dice = Random(f"every commit {column}")
-    for number in sorted(wreck.truth.numbers):
         look_at_a_turned_bit(make_wreck(tmp_path / "store"), number, column, dice.randrange(1 << 20))
 
 

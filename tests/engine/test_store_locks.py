@@ -244,7 +244,7 @@ def test_a_child_forked_in_mid_transaction_is_refused_the_store(
     assert store.run("r").submit(Pay(account="a", amount=1)).position == 2
 
 
-@pytest.mark.parametrize("where", ["open", pytest.param("torn", marks=pytest.mark.sweep)])
+@pytest.mark.parametrize("where", ["open", "torn"])
 def test_a_writer_that_stands_still_makes_others_wait_and_then_say_so(
     where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -20,7 +20,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-__all__ = ["ROOT", "Sweep", "Tally", "chosen", "run_chunk", "scratch", "seed_of", "sweep_up"]
+__all__ = ["ROOT", "Sweep", "Tally", "chosen", "run_chunk", "scratch", "seed_of", "sweep_up", "told"]
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 _PREFIX: Final = "refold-sweep-"
@@ -113,14 +113,16 @@ def run_chunk(sweep: Sweep, number: int, at_most: int | None = None) -> Tally:
         try:
             return sweep.chunk(number, folder, at_most)
         except Exception as error:
-            return Tally(violations=[f"{sweep.name} chunk {number}: {_told(error)}"])
+            whose = "" if isinstance(error, AssertionError) else "the sweep itself failed: "
+            return Tally(violations=[f"{sweep.name} chunk {number}: {whose}{told(error)}"])
 
 
-def _told(error: Exception) -> str:
+def told(error: Exception) -> str:
+    """Return what an exception says of a chunk, and where: an assertion without words is told by its line."""
     frames = traceback.extract_tb(error.__traceback__)
     ours = next((frame for frame in reversed(frames) if str(ROOT) in frame.filename), frames[-1])
     where = f"{Path(ours.filename).name}:{ours.lineno} {ours.name}"
     if isinstance(error, AssertionError):
         return f"{str(error) or ours.line} ({where})"
     notes = "".join(f"; {note}" for note in getattr(error, "__notes__", ()))
-    return f"the sweep itself failed: {type(error).__name__}: {error}{notes} ({where})"
+    return f"{type(error).__name__}: {error}{notes} ({where})"

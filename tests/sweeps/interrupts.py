@@ -18,7 +18,7 @@ from tests.guarantees.domain import DOMAINS, play
 from tests.guarantees.interrupt import Strike
 from tests.guarantees.struck import ACTS, READS, places, struck
 from tests.sweeps.calls import impatient
-from tests.sweeps.harness import Tally, chosen, seed_of
+from tests.sweeps.harness import Tally, chosen, seed_of, told
 
 __all__ = ["SWEEP"]
 
@@ -56,7 +56,7 @@ class InterruptsSweep:
                     tally.points += 1
                     tally.notes[act] += 1
                 except (AssertionError, EngineError) as error:
-                    tally.violations.append(f"{act}, place {mine[index]}: {type(error).__name__}: {error}")
+                    tally.violations.append(f"{act}, place {mine[index]}: {told(error)}")
 
     def _life(self, number: int, folder: Path, at_most: int | None, tally: Tally) -> None:
         domain, random = DOMAINS[number % len(DOMAINS)], Random(number)

@@ -39,6 +39,7 @@ SWEEPS: Final = (
     Entry("fencing", "an operation of processes that are stopped and killed, explained by one order"),
     Entry("damage", "a bit flipped, a sector zeroed, a cut of the store file"),
     Entry("rows", "a bit of a journal row or a checkpoint flipped"),
+    Entry("doctor", "a bit turned in a store that the doctor is then asked about"),
     Entry("machines", "a step of a run that is disturbed, beside its twin"),
     Entry("walk", "a step of a random walk over every rule of the restore machine", 10_000_000),
     Entry("restores", "a restore of a position from a checkpoint"),
