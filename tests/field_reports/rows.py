@@ -57,7 +57,6 @@ _AGENTD = "tests/field_reports/test_contexts.py::"
 _VALUES = "tests/field_reports/test_awkward_values.py::"
 _REPORTS = "tests/projections/graph/test_graph_reports.py::"
 _RULES = "tests/projections/tasks/test_tasks_rules.py::"
-_ENDINGS = "tests/projections/tasks/test_tasks_endings.py::"
 _FLAWS = "tests/projections/contexts/test_contexts_flaws.py::"
 
 
@@ -175,7 +174,7 @@ ROWS = {
     "L32": _tested(
         "langgraph #8686",
         "None stood for what is not there",
-        f"{_ENDINGS}test_an_empty_result_is_a_result_and_none_is_none",
+        f"{_VALUES}test_what_can_be_kept_comes_back_type_for_type",
     ),
     "L34": _tested(
         "langgraph #8470, #8653",
@@ -254,7 +253,7 @@ ROWS = {
     "D8": _tested(
         "dbos-transact-py #762",
         "a finished workflow ran again",
-        f"{_ENDINGS}test_finishing_again_in_the_same_way_adds_nothing",
+        "tests/field_reports/test_terminal.py::test_an_ended_task_absorbs_whatever_comes_after",
     ),
     "D10": _tested(
         "dbos-transact-py #779",
@@ -295,7 +294,7 @@ ROWS = {
     "D22": _tested(
         "dbos-transact-py #147, #139",
         "timers did not survive a crash",
-        f"{_RULES}test_waits_come_due_in_order_of_time",
+        f"{_AGENTD}test_a_schedule_fires_once_across_a_crash",
     ),
     "D23": _tested(
         "dbos-transact-py #702",

@@ -236,8 +236,8 @@ def test_a_run_is_known_by_its_name_and_nothing_else(tmp_path: Path) -> None:
 
 
 def test_a_schedule_fires_once_across_a_crash(tmp_path: Path) -> None:
-    """A19: the firing of a timer and the note that it was fired are one durable event: whether the process died before
-    or after it, whoever comes next fires it exactly once, also under the id of the schedule."""
+    """A19, D22: the firing of a timer and the note that it was fired are one durable event: whether the process died
+    before or after it, whoever comes next fires it exactly once, also under the id of the schedule."""
     path = tmp_path / "refold.db"
     with open_store(path, checkpoints=NEVER, clock=Ticks()) as store:
         waiting_for_time(store.run("r"))

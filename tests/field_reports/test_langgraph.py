@@ -579,7 +579,8 @@ def paid(version: int, amount: int) -> dict[str, Any]:
 def test_journals_of_every_release_restore_under_the_newest(tmp_path: Path) -> None:
     """L40, X26, X27: a journal that three releases wrote one after another, each with checkpoints, restores under the
     newest as if the newest had written it all; stepwise upcasts equal the direct one; the stored bytes stay as they
-    were; and an older release names the event it cannot read instead of guessing."""
+    were; and an older release names the event it cannot read instead of guessing. (X26 asks for the same through the
+    adapter that other frameworks keep their checkpoints by; that comes with the adapter.)"""
     path = tmp_path / "refold.db"
     for version in (1, 2, 3):
         with toy_store(path, model=generation(version)) as store:
