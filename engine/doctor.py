@@ -13,6 +13,7 @@ from typing import Any, Final
 from engine.core.errors import BackendUnavailable, EngineError, SchemaError
 from engine.core.model import Model
 from engine.open_store import Store
+from engine.rescue import behind, savable
 from engine.salvage import Salvage, salvage
 from engine.savable import Plan, Savable
 from engine.store.remains import Remains
@@ -92,10 +93,10 @@ def diagnose(
             return found
         with Remains(path, progress=_named(progress, "pages")) as remains:
             plan = Plan(remains, progress=_named(progress, "commits"))
-            savable = [plan.savable(run, plan.behind(run)) for run in plan.runs()]
+            runs = [savable(run, behind(plan, run)) for run in plan.runs()]
     except OSError as error:
         raise BackendUnavailable(f"store {path} cannot be read: {error.strerror}", hint="check the disk") from error
-    return replace(found, savable=tuple(sorted(savable, key=lambda run: run.run)))
+    return replace(found, savable=tuple(sorted(runs, key=lambda run: run.run)))
 
 
 def _mark(path: Path) -> tuple[int, int] | None:

@@ -1,26 +1,95 @@
-"""Rescue: what lies behind the damage of a store, as lines of JSON. It must never give them a form that ``refold
-import`` takes: they are evidence, never data.
+"""Rescue: what lies behind the damage of a store, and how it is told. It must never give it a form that ``refold
+import`` takes: it is evidence, never data.
 
-What lies behind a damage is no run any more, since the state it would be folded into is not known. Each line is one
-event, with ``proved`` saying whether the link of its commit follows from the one before it.
+What lies behind a damage is no run any more, since the state it would be folded into is not known. Each event is a line
+of JSON, with ``proved`` saying whether the link of its commit follows from the one before it.
 """
 
 from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from math import isfinite
 from typing import Any, Final
 
 from engine.archive import stored_type, to_json
 from engine.core.catalog import Catalog
+from engine.core.codec import NotCanonical, decode
+from engine.core.envelope import EVENTS, LINK_BYTES, Commit, body_of
 from engine.core.errors import EngineError
-from engine.savable import Behind
+from engine.savable import Plan, Savable, Saved
+from engine.store.remains import Place, Remains
 
-__all__ = ["rescue_lines"]
+__all__ = ["Behind", "astray", "behind", "rescue_lines", "savable"]
 
 FORMAT: Final = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Behind:
+    """A commit behind the damage: of which run (None: no run that is known), and whether its link follows from the row
+    before it."""
+
+    run: str | None
+    commit: Commit
+    proved: bool
+
+
+def behind(plan: Plan, made: Saved) -> Iterator[Behind]:
+    """Yield what lies behind the first damage of a run, in order."""
+    remains, before = plan.remains, [made.link]
+    for first, places in remains.rows(made.run, after=made.last):
+        left = [place for place in places if place not in plan.strays]
+        found = next((found for link in before for place in left if (found := remains.open(place, first, link))), None)
+        if found is not None:
+            yield Behind(made.run, found.commit, True)
+            before = [found.commit.link]
+            continue
+        commit = next((commit for place in left if (commit := _unproved(remains, first, place))), None)
+        if commit is not None:
+            yield Behind(made.run, commit, False)
+        before = [remains.link(place) for place in left] or before  # damaged rows may state their link still
+
+
+def astray(plan: Plan) -> Iterator[Behind]:
+    """Yield what is of no run that is known. To be asked when the plan is through."""
+    for place in plan.remains.astray():
+        commit = None if place in plan.strays else _unproved(plan.remains, 1, place)
+        if commit is not None:
+            yield Behind(None, commit, False)
+
+
+def savable(made: Saved, found: Iterable[Behind]) -> Savable:
+    """Return what is to be said of a run, having counted what lies behind its damage."""
+    counts = {True: 0, False: 0}
+    for one in found:
+        counts[one.proved] += one.commit.count
+    return Savable(made.run, made.last, made.expected, counts[True], counts[False], made.note)
+
+
+def _unproved(remains: Remains, first: int, place: Place) -> Commit | None:
+    """Return a commit whose link does not hold, None when its bytes are none."""
+    for stored in remains.readable(place):
+        try:
+            groups = decode(body_of(stored))
+        except NotCanonical:
+            continue
+        if type(groups) is list and groups and all(map(_is_group, groups)):
+            return Commit(first, sum(len(group[EVENTS]) for group in groups), stored[:LINK_BYTES], groups)
+    return None
+
+
+def _is_group(group: Any) -> bool:
+    """Return whether a value has the form of a command's events."""
+    return (
+        type(group) is list
+        and len(group) == EVENTS + 1
+        and type(group[EVENTS]) is list
+        and group[EVENTS] != []
+        and all(type(wire) is list and len(wire) >= 2 for wire in group[EVENTS])
+    )
 
 
 def rescue_lines(found: Behind, catalog: Catalog) -> Iterator[str]:

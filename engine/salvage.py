@@ -18,8 +18,8 @@ from engine.core.errors import BackendUnavailable, Refused
 from engine.core.model import Model
 from engine.files import put_in_place
 from engine.fork import delete_run
-from engine.rescue import rescue_lines
-from engine.savable import Behind, Plan, Savable, Saved
+from engine.rescue import Behind, astray, behind, rescue_lines, savable
+from engine.savable import Plan, Savable, Saved
 from engine.store.new_file import NewFile
 from engine.store.remains import Remains
 from engine.store.store_file import file_of
@@ -95,10 +95,10 @@ def _write(plan: Plan, made: Path, lines: Path, model: Model) -> tuple[tuple[Sav
         with lines.open("w", encoding="utf-8", newline="\n") as out:
             for run in plan.runs():
                 _copy(plan, run, new)
-                saved.append(plan.savable(run, _told(plan.behind(run), out, model)))
+                saved.append(savable(run, _told(behind(plan, run), out, model)))
                 if run.hidden and (run.last or run.origin is not None):
                     hidden.append(run.run)
-            for _ in _told(plan.astray(), out, model):
+            for _ in _told(astray(plan), out, model):
                 pass
             any_behind = out.tell() > 0
             out.flush()
@@ -115,9 +115,9 @@ def _copy(plan: Plan, run: Saved, new: NewFile) -> None:
     new.write(run.run, plan.commits(run))
 
 
-def _told(behind: Iterator[Behind], out: IO[str], model: Model) -> Iterator[Behind]:
+def _told(commits: Iterator[Behind], out: IO[str], model: Model) -> Iterator[Behind]:
     """Write down what lies behind a damage as it passes."""
-    for found in behind:
+    for found in commits:
         for line in rescue_lines(found, model.catalog):
             out.write(line + "\n")
         yield found

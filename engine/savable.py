@@ -12,18 +12,17 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_right
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from engine.core.codec import NotCanonical, decode
-from engine.core.envelope import EVENTS, LINK_BYTES, Commit, body_of, genesis
+from engine.core.envelope import genesis
 from engine.core.errors import BackendUnavailable
 from engine.store import Head, Origin
 from engine.store.lineage import fork_genesis, truncated
 from engine.store.remains import Place, Proved, Remains
 
-__all__ = ["Behind", "Plan", "Savable", "Saved"]
+__all__ = ["Plan", "Savable", "Saved"]
 
 _STEP_COMMITS = 1024
 
@@ -78,16 +77,6 @@ class Saved:
     note: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Behind:
-    """A commit behind the damage: of which run (None: no run that is known), and whether its link follows from the row
-    before it."""
-
-    run: str | None
-    commit: Commit
-    proved: bool
-
-
 class Plan:
     """Goes through the runs of a store, those that others were forked from before those. Runs once.
 
@@ -95,12 +84,13 @@ class Plan:
     """
 
     def __init__(self, remains: Remains, *, progress: Callable[[int, int], None] | None = None) -> None:
-        self._remains = remains
+        self.remains = remains
         self._progress = progress
         self._count = 0
         self._of = sum(map(remains.count, remains.runs()))
         self._saved: dict[str, Saved] = {}
-        self._strays: set[Place] = set()
+        self.strays: set[Place] = set()
+        """Rows that were found where they do not belong: they are some run's, and no other's."""
         self._needed: dict[str, int] = defaultdict(int)
         """How far the forks of a run need it."""
         for run in remains.runs():
@@ -112,7 +102,7 @@ class Plan:
     def runs(self) -> Iterator[Saved]:
         """Yield every run of which anything is left."""
         for run in self._order():
-            if self._remains.heads(run) or not self._all_astray(run):
+            if self.remains.heads(run) or not self._all_astray(run):
                 made = self._saved[run] = self._chained(run)
                 yield made
 
@@ -120,7 +110,7 @@ class Plan:
         """Yield every run after those that it was forked from; one whose head record is lost, whose rows may be strays
         of others, when no other is left of which that is known. Of these the one that begins first goes first: what it
         was forked from began before it."""
-        remains = self._remains
+        remains = self.remains
         waits_for = {
             run: {head.origin.run_id for head in remains.heads(run) if head.origin is not None}
             for run in remains.runs()
@@ -146,17 +136,17 @@ class Plan:
                         ready.append(fork)
 
     def _begins(self, run: str) -> int:
-        return next(self._remains.rows(run), (0, []))[0]
+        return next(self.remains.rows(run), (0, []))[0]
 
     def _all_astray(self, run: str) -> bool:
         """Return whether all rows under a name belong to other runs."""
-        return self._strays.issuperset(place for _, places in self._remains.rows(run) for place in places)
+        return self.strays.issuperset(place for _, places in self.remains.rows(run) for place in places)
 
     # -- one run ------------------------------------------------------------------------------------------------------
 
     def _chained(self, run: str) -> Saved:
         """Return a run as far as its chain holds from its beginning, by the best of its head records."""
-        heads = self._remains.heads(run)
+        heads = self.remains.heads(run)
         head = heads[0] if heads else None
         best: Saved | None = None
         for origin in dict.fromkeys(head.origin for head in heads) or (None,):
@@ -168,7 +158,7 @@ class Plan:
         if best is None:
             assert head is not None
             best = self._cut(run, head)
-        if self._remains.may_be_deleted(run):
+        if self.remains.may_be_deleted(run):
             best.note = _LOST_HEAD
         elif best.hidden:
             best.note = _HIDDEN
@@ -176,7 +166,7 @@ class Plan:
 
     def _follow(self, run: str, origin: Origin | None, head: Head | None) -> Saved:
         """Follow a chain from where it begins."""
-        remains = self._remains
+        remains = self.remains
         made = Saved(
             run, origin, head is not None and head.hidden, self._expected(head), _start(run, origin), _low(origin)
         )
@@ -185,7 +175,7 @@ class Plan:
             if found is None and self._goes_on(made):
                 found = remains.stray(run, made.last + 1, made.link)
                 if found is not None:
-                    self._strays.add(found.place)
+                    self.strays.add(found.place)
             if found is None:
                 return made
             made.firsts.append(found.commit.first)
@@ -199,7 +189,7 @@ class Plan:
         """Return whether a run is known to have had more than its own rows give: then the next may be astray."""
         if made.expected is not None:
             return made.last < made.expected
-        return next(self._remains.rows(made.run, after=made.last), None) is not None
+        return next(self.remains.rows(made.run, after=made.last), None) is not None
 
     def _expected(self, head: Head | None) -> int | None:
         """Return how far a run should reach: to its head, or when it is deleted as far as its forks need it."""
@@ -210,7 +200,7 @@ class Plan:
     def _guessed(self, run: str, head: Head | None) -> Saved | None:
         """Return a fork from the point where it was made, whatever its head record says of that: its first row tells
         which it was, or for a fork without rows the link of the head."""
-        first, _ = next(self._remains.rows(run), (0, []))
+        first, _ = next(self.remains.rows(run), (0, []))
         at = first - 1 if first else 0 if head is None else head.position
         for other in list(self._saved.values()) if at > 0 else ():
             link = self._link_at(other, at)
@@ -248,7 +238,7 @@ class Plan:
         if not _low(other.origin) < position <= other.last:
             return None
         index = bisect_right(other.firsts, position) - 1
-        previous = self._remains.link(other.places[index - 1]) if index else _start(other.run, other.origin)
+        previous = self.remains.link(other.places[index - 1]) if index else _start(other.run, other.origin)
         found = self._open(other, other.places[index], other.firsts[index], previous)
         return truncated(found.commit, position, previous).link
 
@@ -262,65 +252,10 @@ class Plan:
             previous = found.commit.link
 
     def _open(self, made: Saved, place: Place, first: int, previous: bytes) -> Proved:
-        found = self._remains.open(place, first, previous)
+        found = self.remains.open(place, first, previous)
         if found is None:
             raise BackendUnavailable(f"the store changed while it was read, at run {made.run!r}", hint="try again")
         return found
-
-    # -- behind the damage --------------------------------------------------------------------------------------------
-
-    def savable(self, made: Saved, behind: Iterable[Behind]) -> Savable:
-        """Return what is to be said of a run, having counted what lies behind its damage."""
-        counts = {True: 0, False: 0}
-        for found in behind:
-            counts[found.proved] += found.commit.count
-        return Savable(made.run, made.last, made.expected, counts[True], counts[False], made.note)
-
-    def behind(self, made: Saved) -> Iterator[Behind]:
-        """Yield what lies behind the first damage of a run, in order."""
-        before = [made.link]
-        for first, places in self._remains.rows(made.run, after=made.last):
-            left = [place for place in places if place not in self._strays]
-            found = next(
-                (found for link in before for place in left if (found := self._remains.open(place, first, link))), None
-            )
-            if found is not None:
-                yield Behind(made.run, found.commit, True)
-                before = [found.commit.link]
-                continue
-            commit = next((commit for place in left if (commit := self._unproved(first, place))), None)
-            if commit is not None:
-                yield Behind(made.run, commit, False)
-            before = [self._remains.link(place) for place in left] or before  # damaged rows may state their link still
-
-    def astray(self) -> Iterator[Behind]:
-        """Yield what is of no run that is known. To be asked last."""
-        for place in self._remains.astray():
-            commit = None if place in self._strays else self._unproved(1, place)
-            if commit is not None:
-                yield Behind(None, commit, False)
-
-    def _unproved(self, first: int, place: Place) -> Commit | None:
-        """Return a commit whose link does not hold, None when its bytes are none."""
-        for stored in self._remains.readable(place):
-            try:
-                groups = decode(body_of(stored))
-            except NotCanonical:
-                continue
-            if type(groups) is list and groups and all(map(_is_group, groups)):
-                return Commit(first, sum(len(group[EVENTS]) for group in groups), stored[:LINK_BYTES], groups)
-        return None
-
-
-def _is_group(group: Any) -> bool:
-    """Return whether a value has the form of a command's events."""
-    return (
-        type(group) is list
-        and len(group) == EVENTS + 1
-        and type(group[EVENTS]) is list
-        and group[EVENTS] != []
-        and all(type(wire) is list and len(wire) >= 2 for wire in group[EVENTS])
-    )
 
 
 def _low(origin: Origin | None) -> int:
