@@ -9,6 +9,7 @@ import fcntl
 import hashlib
 import json
 import platform
+import re
 import sqlite3
 from collections import Counter
 from collections.abc import Collection, Iterator
@@ -19,10 +20,11 @@ from typing import Any, Final
 
 from tests.sweeps.harness import ROOT, Tally
 
-__all__ = ["STATE", "VIOLATIONS_KEPT", "Busy", "Ledger", "Tried", "code_version"]
+__all__ = ["STATE", "VIOLATIONS_KEPT", "Busy", "Ledger", "Tried", "code_files", "code_version"]
 
 STATE: Final = ROOT / ".sweep"
 VIOLATIONS_KEPT: Final = 50
+_IMPORT: Final = re.compile(r"^\s*from (tests[\w.]*) import ([\w, ]+|\([^)]*\))", re.MULTILINE)
 _NOT_UNDER_TEST: Final = ("__main__.py", "ledger.py", "planted.py", "registry.py", "report.py", "runner.py")
 
 
@@ -123,11 +125,23 @@ class Ledger:
 def code_version() -> str:
     """Return a name for the code under test, for the code that tests it, and for what they run on: when it changes,
     every sweep begins anew."""
-    paths = [path for folder in ("engine", "projections") for path in (ROOT / folder).rglob("*.py")]
-    for folder in ("sweeps", "guarantees", "projections", "engine"):
-        helpers = (ROOT / "tests" / folder).rglob("*.py")
-        paths += [path for path in helpers if not path.name.startswith("test_") and path.name not in _NOT_UNDER_TEST]
     hasher = hashlib.sha256(f"{platform.python_version()} {sqlite3.sqlite_version} {platform.machine()}".encode())
-    for path in sorted([*paths, ROOT / "tests" / "toy.py"]):
+    for path in code_files():
         hasher.update(path.relative_to(ROOT).as_posix().encode() + b"\0" + path.read_bytes())
     return hasher.hexdigest()[:12]
+
+
+def code_files() -> list[Path]:
+    """Return the files of the engine and the projections, and the sweeps with all of the tests that they import."""
+    folder = ROOT / "tests" / "sweeps"
+    todo = [path for path in folder.glob("*.py") if not path.name.startswith("test_")]
+    found: set[Path] = set()
+    while todo:
+        path = todo.pop()
+        if path in found or (path.parent == folder and path.name in _NOT_UNDER_TEST) or not path.is_file():
+            continue
+        found.add(path)
+        for module, names in _IMPORT.findall(path.read_text(encoding="utf-8")):
+            place = ROOT / module.replace(".", "/")
+            todo += [place.with_suffix(".py"), *(place / f"{name}.py" for name in re.findall(r"\w+", names))]
+    return sorted(found | {path for under in ("engine", "projections") for path in (ROOT / under).rglob("*.py")})

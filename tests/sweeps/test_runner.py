@@ -17,7 +17,7 @@ import pytest
 
 from tests.sweeps import report
 from tests.sweeps.harness import ROOT, Tally, scratch, sweep_up
-from tests.sweeps.ledger import VIOLATIONS_KEPT, Busy, Ledger
+from tests.sweeps.ledger import VIOLATIONS_KEPT, Busy, Ledger, code_files
 from tests.sweeps.registry import SWEEPS, sweep_named
 from tests.sweeps.runner import Job, Worker, furthest_behind
 
@@ -51,6 +51,16 @@ def test_other_code_begins_anew(tmp_path: Path) -> None:
     assert Ledger(tmp_path, "before").of("kill").violations == [(0, "broken")]
     tried = Ledger(tmp_path, "after").of("kill")
     assert (tried.points, tried.broken, tried.free(())) == (0, 0, 0)
+
+
+def test_the_code_of_every_sweep_counts() -> None:
+    """Whatever of the tests a sweep imports is part of the version that its ledger is for."""
+    loaded = "import sys; from tests.sweeps.registry import SWEEPS; [entry.sweep for entry in SWEEPS]; "
+    loaded += "print(*(m.__file__ for n, m in sys.modules.items() if n.startswith('tests.') and m.__file__), sep='\\n')"
+    done = subprocess.run([sys.executable, "-c", loaded], cwd=ROOT, capture_output=True, text=True, check=True)
+    used = {Path(line) for line in done.stdout.splitlines() if not line.endswith(("__init__.py", "/registry.py"))}
+    assert len(used) > 20
+    assert used <= set(code_files())
 
 
 def test_violations_are_counted_beyond_those_that_are_kept(tmp_path: Path) -> None:
