@@ -39,7 +39,7 @@ IDS = {
 
 _SAVER = (
     "The adapter that lets LangGraph keep its checkpoints here. The suite that this row is about tests a saver, and "
-    "there is none yet; nothing else here filters by what users put into metadata."
+    "there is none yet."
 )
 _ERASURE = (
     "Erasure: content keys for each subject, so that what was deleted cannot be read from the file or any copy. Until "
@@ -212,7 +212,11 @@ ROWS = {
         "several savers on one file got into each other's way",
         f"{_LANGGRAPH}test_stores_on_one_file_do_not_collide",
     ),
-    "L46": Row("langgraph #8701", "nested metadata was not filtered by", "comes with", _SAVER),
+    "L46": _tested(
+        "langgraph #8701",
+        "nested metadata was not filtered by",
+        "tests/engine/readmodel/test_readmodel_asking.py::test_nested_metadata_is_found_by_key_path_and_value",
+    ),
     "L47": Row("langgraph #6883, #6661", "the wider abilities of a saver were not there", "comes with", _SAVER),
     "L49": _tested(
         "langgraph #7714",
