@@ -21,6 +21,7 @@ from engine.core.errors import InvalidValue, LimitExceeded
 from engine.core.limits import (
     COMMIT_BYTES_MAX,
     CONTAINER_ENTRIES_MAX,
+    ENCODED_DEPTH_MAX,
     EVENT_BYTES_MAX,
     I64_MIN,
     JSON_ENTRIES_MAX,
@@ -28,7 +29,7 @@ from engine.core.limits import (
     TEXT_BYTES_MAX,
     U64_MAX,
 )
-from engine.core.unchecked import DEPTH_MAX, fault_in, refuse_unplain
+from engine.core.unchecked import fault_in, refuse_unplain
 
 __all__ = [
     "NotCanonical",
@@ -104,7 +105,7 @@ def decode(data: bytes) -> Any:
             data,
             tag_hook=_refuse_tag,
             semantic_decoders=_TAG_REFUSALS,
-            max_depth=DEPTH_MAX,
+            max_depth=ENCODED_DEPTH_MAX,
             allow_indefinite=False,
             allow_duplicate_keys=False,
         )
@@ -261,6 +262,6 @@ def _normalise(value: Any, path: str, depth: int, entries_max: int, room: list[i
             shown = f"{key!r:.40}" if type(key) is str else type(key).__name__
             raise InvalidValue(f"{path}.<key {shown}>", error.problem, hint=error.hint) from None
         room[1] -= len(name)
-        pairs.append((name, _normalise(item, f"{path}.{name}" if path else name, depth + 1, entries_max, room)))
+        pairs.append((name, _normalise(item, f"{path}.{name}" if path else name or '""', depth + 1, entries_max, room)))
     pairs.sort(key=lambda pair: _encoded_order(pair[0]))
     return dict(pairs)

@@ -15,6 +15,7 @@ from typing import Any, Final, Protocol, TypeAlias
 from engine.core.codec import normalise, text
 from engine.core.errors import InvalidValue
 from engine.core.limits import ID_BYTES_MAX, TIME_MS_MAX, U32_MAX, U64_MAX
+from engine.core.quoted import quoted
 
 __all__ = [
     "BOOL", "BYTES", "FLOAT", "ID", "JSON", "JSON_OBJECT", "TEXT", "TIME_MS", "U32", "U64", "UNIT",
@@ -164,7 +165,7 @@ def one_of(name: str, labels: Sequence[str]) -> Checked:
 
     def check(value: Any) -> str:
         if type(value) is not str or value not in allowed:
-            raise InvalidValue("", f"{value!r:.60} is not a {name}", hint=f"one of: {', '.join(labels)}")
+            raise InvalidValue("", f"{quoted(value)} is not a {name}", hint=f"one of: {', '.join(labels)}")
         return value
 
     return Checked(

@@ -34,6 +34,9 @@ IMPORT_BYTES_MAX: Final = 256 * 1024 * 1024
 NESTING_DEPTH_MAX: Final = 64
 """Levels of lists and maps inside one JSON value (rule of the task table's contract)."""
 
+ENCODED_DEPTH_MAX: Final = NESTING_DEPTH_MAX + 16
+"""Levels of lists and maps in anything that is encoded: a value, and the record, event and envelope round it."""
+
 CONTAINER_ENTRIES_MAX: Final = 1024
 """Entries of one list or map inside one JSON value (rule of the task table's contract)."""
 

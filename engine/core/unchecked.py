@@ -9,13 +9,11 @@ from types import NoneType
 from typing import Any, Final
 
 from engine.core.errors import InvalidValue, LimitExceeded
-from engine.core.limits import COMMIT_BYTES_MAX, COMMIT_ITEMS_MAX, I64_MIN, NESTING_DEPTH_MAX, U64_MAX
+from engine.core.limits import COMMIT_BYTES_MAX, COMMIT_ITEMS_MAX, ENCODED_DEPTH_MAX, I64_MIN, U64_MAX
 
-__all__ = ["DEPTH_MAX", "fault_in", "refuse_unplain"]
+__all__ = ["fault_in", "refuse_unplain"]
 
-DEPTH_MAX: Final = NESTING_DEPTH_MAX + 16
-"""Levels of lists and maps in anything that is encoded: the envelope and the record round a user's value."""
-
+_TOO_DEEP: Final = f"cannot be kept exactly: nested deeper than {ENCODED_DEPTH_MAX} levels, or a cycle"
 _HINT: Final = "plain values only: None, bool, int, float, str, bytes, list, dict with str keys"
 
 
@@ -23,7 +21,7 @@ def refuse_unplain(value: Any, path: str) -> None:
     """Raise InvalidValue for what is nested too deeply, holds itself, or holds what is no plain value, naming its
     place; LimitExceeded for more items or text than any commit holds. What passes can be encoded safely."""
     level, count, size = [value], 0, 0
-    for _ in range(DEPTH_MAX + 1):
+    for _ in range(ENCODED_DEPTH_MAX + 1):
         inside: list[Any] = []
         for at in level:
             kind = type(at)
@@ -67,8 +65,7 @@ def _inside(at: Any, path: str, whole: Any) -> Iterator[Any]:
 
 
 def _refusal(value: Any, path: str) -> InvalidValue:
-    found = fault_in(value, path)
-    return found or InvalidValue(path, f"cannot be kept exactly: more than {DEPTH_MAX} levels, or a cycle", hint=_HINT)
+    return fault_in(value, path) or InvalidValue(path, _TOO_DEEP, hint=_HINT)
 
 
 def fault_in(value: Any, path: str) -> InvalidValue | None:
@@ -82,8 +79,8 @@ def fault_in(value: Any, path: str) -> InvalidValue | None:
         if problem is not None:
             return InvalidValue(place, f"cannot be kept exactly: {problem}", hint=_HINT)
         kind = type(at)
-        if issubclass(kind, list | tuple | dict) and depth >= DEPTH_MAX:
-            return InvalidValue(place, f"cannot be kept exactly: nested deeper than {DEPTH_MAX} levels, or a cycle")
+        if issubclass(kind, list | tuple | dict) and depth >= ENCODED_DEPTH_MAX:
+            return InvalidValue(place, _TOO_DEEP, hint=_HINT)
         if issubclass(kind, dict):
             for key in dict.keys(at):
                 if type(key) is not str or _problem(key) is not None:

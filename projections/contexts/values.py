@@ -11,11 +11,13 @@ from typing import Any, Final, TypeAlias
 from engine.core.codec import normalise
 from engine.core.errors import InvalidValue
 from engine.core.fields import Checked, FieldType
-from engine.core.limits import NESTING_DEPTH_MAX
+from engine.core.limits import JSON_ENTRIES_MAX, NESTING_DEPTH_MAX
 
 __all__ = ["REQUIRED", "JsonObject", "ObjectReader", "Violation", "array_of", "copy_json", "trimmed"]
 
 JsonObject: TypeAlias = dict[str, Any]
+
+_LEVELS_AROUND: Final = 8
 
 REQUIRED: Final = object()
 """Default of a key that must be there."""
@@ -68,8 +70,10 @@ def array_of(label: str, load: Callable[[list[Any]], Any], read: Callable[[Any],
     def check(value: Any) -> list[Any]:
         if type(value) is not list and type(value) is not tuple:
             raise InvalidValue("", f"expected {label}, found {type(value).__name__}")
+        # What loads it takes any sequence for a list. The levels round a user's own value do not count as his.
+        plain = normalise(list(value), depth=-_LEVELS_AROUND, entries_max=JSON_ENTRIES_MAX)
         try:
-            shape = load(list(value)).to_json()
+            shape = load(plain).to_json()
         except (TypeError, ValueError, IndexError, KeyError, AttributeError):
             raise InvalidValue("", f"not {label}") from None
         stored: list[Any] = read(shape).dump()

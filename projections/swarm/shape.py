@@ -13,6 +13,7 @@ from typing import Any, Final, TypeAlias
 from engine.core.errors import ImportRefused, InvalidValue
 from engine.core.fields import JSON, TEXT, Checked, FieldType
 from engine.core.limits import U64_MAX
+from engine.core.quoted import quoted
 from projections.swarm.rules import RULE_TEXTS
 
 __all__ = [
@@ -44,7 +45,7 @@ class Faults:
     def add(self, path: str, value: Any, rule: str, text: str) -> None:
         """Note a fault at ``path``."""
         assert rule in RULE_TEXTS
-        self.found.append({"path": path, "value": f"{value!r:.{SHOWN_CHARS_MAX}}", "rule": rule, "text": text})
+        self.found.append({"path": path, "value": quoted(value, SHOWN_CHARS_MAX), "rule": rule, "text": text})
 
 
 Shape: TypeAlias = Callable[[Any, str, Faults], Any]
