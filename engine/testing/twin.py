@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
+from itertools import chain
 from typing import Any
 
 from engine.archive import export_lines
@@ -168,14 +169,16 @@ class Twin:
 
     def events(self, first: int, last: int) -> list[Event]:
         """Return the events at positions ``first`` to ``last``."""
-        found: list[Event] = []
-        seq = 1
-        for groups in [*self.commits, *([self._noted] if self._noted else [])]:
+        found: list[list[Event]] = []
+        seq = self.position + 1
+        for groups in chain([self._noted] if self._noted else [], reversed(self.commits)):  # the latest are asked for
+            if seq <= first:
+                break
             count = sum(len(group[-1]) for group in groups)
-            if seq + count > first and seq <= last:
-                found += events_of(Commit(seq, count, b"", groups), self.model.catalog, first - 1, last)
-            seq += count
-        return found
+            seq -= count
+            if seq <= last:
+                found.append(list(events_of(Commit(seq, count, b"", groups), self.model.catalog, first - 1, last)))
+        return [event for events in reversed(found) for event in events]
 
     def walk(self) -> Iterator[ModelState]:
         """Yield the state at every position from 0 on, also inside commits; the same object, one event further."""
