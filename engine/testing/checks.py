@@ -10,7 +10,8 @@ from typing import Any, Final
 from engine.core.codec import encode
 from engine.core.envelope import Event, Group
 from engine.core.state import ModelState
-from engine.divergence import Divergence, difference_of_bytes, difference_of_forms, last_touch
+from engine.difference import difference_of_bytes, difference_of_forms
+from engine.divergence import Divergence, last_touch
 from engine.testing.elsewhere import replay_elsewhere
 from engine.testing.failure import Home, ReplayDiffers
 from engine.testing.purity import since

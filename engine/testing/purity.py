@@ -18,7 +18,8 @@ from engine.core.envelope import COMMAND_ID, EVENTS, FINGERPRINT, Group
 from engine.core.model import Model
 from engine.core.state import ModelState
 from engine.core.table import Key, Table
-from engine.divergence import Divergence, difference, difference_of_dumps, difference_of_forms, last_touch
+from engine.difference import difference, difference_of_dumps, difference_of_forms
+from engine.divergence import Divergence, last_touch
 from engine.testing.failure import ReplayDiffers
 
 __all__ = ["WatchedFold", "check_purity", "since"]

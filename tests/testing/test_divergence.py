@@ -10,14 +10,8 @@ import pytest
 from engine.core.envelope import group_of
 from engine.core.model import Model
 from engine.core.state import ModelState
-from engine.divergence import (
-    difference,
-    difference_of_bytes,
-    difference_of_forms,
-    divergence,
-    off_the_fold,
-    wires_apart,
-)
+from engine.difference import difference, difference_of_bytes, difference_of_forms
+from engine.divergence import divergence, off_the_fold, wires_apart
 from engine.open_store import Store, open_store
 from engine.restore import restore
 from engine.store import capture, connect
