@@ -17,6 +17,7 @@ from engine.rescue import behind, savable
 from engine.salvage import Salvage, salvage
 from engine.savable import Plan, Savable
 from engine.store.remains import Remains
+from engine.store.sqlite_files import file_beside
 from engine.store.store_file import commits_dropped, file_of, file_problems, is_of_the_file, looked_at, opened_to_look
 from engine.verify import Verdict
 
@@ -102,7 +103,7 @@ def diagnose(
 def _mark(path: Path) -> tuple[int, int] | None:
     """Return what changes with a store that has no log beside it; None with one: then SQLite sees to it that one look
     is at one state."""
-    if path.with_name(path.name + "-wal").exists():
+    if file_beside(path, "-wal").exists():
         return None
     found = path.stat()
     return found.st_mtime_ns, found.st_size

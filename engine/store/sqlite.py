@@ -16,7 +16,7 @@ from eventsourcing.sqlite import SQLiteCursor
 from engine.core.errors import BackendUnavailable, NotAStore, NotFound, SchemaError
 from engine.store.errors import changed_by_others, translated
 from engine.store.sqlite_connections import BUSY_TIMEOUT_S, Datastore, Pool
-from engine.store.sqlite_files import looking_at, make_empty
+from engine.store.sqlite_files import file_beside, looking_at, make_empty
 from engine.store.sqlite_log import is_cut_short
 from engine.store.sqlite_recorders import SqliteCheckpoints, SqliteCommits
 
@@ -82,7 +82,7 @@ class SqliteBackend:
         Looked at through a connection that only reads. One that writes would, on being closed, put the good part of the
         log into the store and delete the log.
         """
-        log = Path(f"{self.path}-wal")
+        log = file_beside(self.path, "-wal")
         if not (log.exists() and log.stat().st_size):
             return
         try:
@@ -191,6 +191,7 @@ def _look_at(path: Path, *, create: bool) -> None:
             raise BackendUnavailable(
                 f"the folder {path.parent} does not exist", hint="make it, or name another path"
             ) from None
+        _refuse_a_log_alone(path)
         try:
             make_empty(path)
         except OSError as error:
@@ -202,8 +203,25 @@ def _look_at(path: Path, *, create: bool) -> None:
         raise BackendUnavailable(
             f"store {path} cannot be read: {error.strerror}", hint="check the file's permissions"
         ) from error
+    if not start:
+        _refuse_a_log_alone(path)
     # A power cut while the file was made leaves a journal, and until SQLite has rolled it back the file is anything.
-    if start and start != _MAGIC and not Path(f"{path}-journal").exists():
+    if start and start != _MAGIC and not file_beside(path, "-journal").exists():
         raise NotAStore(
             f"{path} is not a SQLite database", hint="name a refold store, or a path that does not exist yet"
         )
+
+
+def _refuse_a_log_alone(path: Path) -> None:
+    """Refuse an empty file, or none, with a log beside it. SQLite writes the file before there is a log, so damage took
+    it away; and it removes the log of an empty one."""
+    log = file_beside(path, "-wal")
+    if not (log.exists() and log.stat().st_size):
+        return
+    if path.exists() and path.stat().st_size:  # by now: another process is making the store
+        return
+    raise NotAStore(
+        f"{path} is empty or gone, but its log is not, and may hold acknowledged commits",
+        hint=f"put the file back, or save what is in the log ('refold doctor --salvage NEW', on an empty file); "
+        f"without {log} a new store can be made",
+    )

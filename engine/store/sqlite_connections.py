@@ -22,7 +22,7 @@ from eventsourcing.persistence import ConnectionPoolClosedError
 from eventsourcing.sqlite import SQLiteCursor, SQLiteDatastore
 
 from engine.core.errors import BackendUnavailable, ReadOnly
-from engine.store.sqlite_files import Connection, opened, rests_at_forks
+from engine.store.sqlite_files import Connection, file_beside, opened, rests_at_forks
 from engine.store.sqlite_log import has_sound_header
 
 __all__ = ["BUSY_TIMEOUT_S", "Datastore", "Pool"]
@@ -113,7 +113,7 @@ class Pool:
     def _how_to_read(self) -> str:
         """Return what SQLite is to be told when no writer can be where the file lies, or none is: it needs no files
         beside it then, and might not even be able to make them. Where it has to undo something first, it must know."""
-        log, index, journal = (self._path.with_name(self._path.name + end) for end in ("-wal", "-shm", "-journal"))
+        log, index, journal = (file_beside(self._path, end) for end in ("-wal", "-shm", "-journal"))
         size = log.stat().st_size if log.exists() else None
         if journal.exists() and journal.stat().st_size:
             return ""

@@ -25,7 +25,16 @@ from typing import Final, Protocol, TypeAlias
 
 from engine.core.errors import BackendUnavailable
 
-__all__ = ["FORK_PATIENCE_S", "Connection", "Resting", "looking_at", "make_empty", "opened", "rests_at_forks"]
+__all__ = [
+    "FORK_PATIENCE_S",
+    "Connection",
+    "Resting",
+    "file_beside",
+    "looking_at",
+    "make_empty",
+    "opened",
+    "rests_at_forks",
+]
 
 FORK_PATIENCE_S: Final = 5.0
 """How long a fork waits for other threads to finish what they read or write."""
@@ -106,7 +115,7 @@ def looking_at(store: Path, suffix: str = "") -> Iterator[int]:
     with _lock:
         _close_what_nobody_uses()
         known = _stores.setdefault(_file_at(store), _Store())
-        descriptor = known.descriptor(Path(f"{store}{suffix}"))
+        descriptor = known.descriptor(file_beside(store, suffix))
         known.looking += 1
     try:
         yield descriptor
@@ -114,6 +123,11 @@ def looking_at(store: Path, suffix: str = "") -> Iterator[int]:
         with _lock:
             known.looking -= 1
             _close_what_nobody_uses()
+
+
+def file_beside(store: Path, suffix: str) -> Path:
+    """Return the file of a store that SQLite names by a suffix: beside the store itself, whatever link leads there."""
+    return Path(os.path.realpath(store) + suffix)
 
 
 def make_empty(store: Path) -> None:

@@ -22,7 +22,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from engine.store.sqlite_files import looking_at
+from engine.store.sqlite_files import file_beside, looking_at
 
 __all__ = ["LOG_HEADER_BYTES", "Log", "has_sound_header", "is_cut_short", "read_log"]
 
@@ -222,13 +222,13 @@ def is_cut_short(store: Path, page_bytes: int) -> bool:
     nothing is said, for it is writing where one would look.
     """
     try:
-        with Path(f"{store}-wal").open("rb") as file, looking_at(store, "-shm") as index:  # the log has no locks
+        with file_beside(store, "-wal").open("rb") as file, looking_at(store, "-shm") as index:  # the log has no locks
             seen = os.pread(index, 2 * _INDEX_HEADER_BYTES, 0)
             if len(seen) < 2 * _INDEX_HEADER_BYTES or not seen[12] or seen[:48] != seen[48:]:
                 return False
             log = _File(file.fileno(), page_bytes)
             found = _flushed_behind(log, seen)
-            if not found and not os.access(f"{store}-shm", os.W_OK):
+            if not found and not os.access(file_beside(store, "-shm"), os.W_OK):
                 # Whoever may not write the index may be looking at one that is older than the damage. SQLite then reads
                 # the log for itself, and so must we.
                 found = read_log(file.fileno(), page_bytes).commits_dropped > 0

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from engine.store.sqlite_files import looking_at
+from engine.store.sqlite_files import file_beside, looking_at
 from engine.store.sqlite_log import read_log
 from engine.store.sqlite_rows import (
     INDEX_INNER,
@@ -70,7 +70,7 @@ class Pages:
             self._usable = [self.page_bytes - stated] if stated < self.page_bytes // 2 else []
             if stated:  # we never set any bytes aside; who else did, is told from a damaged header by the links
                 self._usable.append(self.page_bytes)
-            log = path.with_name(path.name + "-wal")
+            log = file_beside(path, "-wal")
             read = files.enter_context(log.open("rb")) if log.is_file() and log.stat().st_size else None
             self.log = None if read is None else read_log(read.fileno(), self.page_bytes)
             self._log = -1 if read is None else read.fileno()

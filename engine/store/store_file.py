@@ -18,7 +18,7 @@ from engine.store.connect import path_of
 from engine.store.errors import DATABASE_ERRORS, translation_of
 from engine.store.sqlite import SqliteBackend
 from engine.store.sqlite_connections import Pool
-from engine.store.sqlite_files import looking_at
+from engine.store.sqlite_files import file_beside, looking_at
 from engine.store.sqlite_log import LOG_HEADER_BYTES, read_log
 from engine.store.sqlite_pages import HEADER_BYTES, page_bytes_of
 
@@ -54,14 +54,14 @@ def file_of(url: str | Path) -> Path:
 def looked_at(path: Path) -> Iterator[Path]:
     """Give the path at which SQLite can look at a store: its own, unless there is a log and no place for the index that
     SQLite makes of it. Then it is that of a copy."""
-    log, index = (path.with_name(path.name + end) for end in ("-wal", "-shm"))
+    log, index = file_beside(path, "-wal"), file_beside(path, "-shm")
     if index.exists() or os.access(path.parent, os.W_OK) or not (log.exists() and log.stat().st_size):
         yield path
         return
     with tempfile.TemporaryDirectory(prefix="refold-doctor-") as folder:
         copy = Path(folder, path.name)
         try:
-            for source, target in ((path, copy), (log, copy.with_name(log.name))):
+            for source, target in ((path, copy), (log, file_beside(copy, "-wal"))):
                 shutil.copyfile(source, target)  # nobody has it open: without the index nobody could
         except OSError as error:
             problem = f"store {path} cannot be copied to where SQLite can look at it: {error.strerror}"
@@ -76,7 +76,7 @@ def commits_dropped(path: Path) -> int:
 
     Reads all of the log; twice, when it seems to be damaged, since a writer may have been at it. Raises OSError.
     """
-    log = path.with_name(path.name + "-wal")
+    log = file_beside(path, "-wal")
     if not log.is_file():
         return 0
     with looking_at(path) as file, log.open("rb") as opened:
@@ -95,6 +95,8 @@ def commits_dropped(path: Path) -> int:
 def file_problems(path: Path, *, alone: bool = False) -> list[str]:
     """Return what SQLite itself finds wrong with a file, nothing when it is sound. Changes nothing; see
     :class:`engine.store.sqlite_connections.Pool` for ``alone``. Raises BackendUnavailable."""
+    if not path.stat().st_size:  # SQLite has nothing to say of an empty file, and removes the log beside one
+        return []
     try:
         with closing(Pool(path, read_only=True, alone=alone).connect()) as connection:
             rows = connection.execute(f"PRAGMA integrity_check({_PROBLEMS_MAX})").fetchall()

@@ -121,10 +121,24 @@ def test_a_bit_of_the_header(wreck: Wreck, byte: int) -> None:
 
 DAMAGES = st.one_of(
     st.tuples(st.just("bit"), st.integers(0, 10**6), st.integers(0, 7)),
-    st.tuples(st.just("zero"), st.integers(0, 10**6), st.integers(1, 9000)),
+    st.tuples(st.just("zero"), st.integers(0, 10**6), st.sampled_from([1, 24, 512, PAGE, PAGE + 24, 5 * PAGE])),
     st.tuples(st.just("cut"), st.integers(0, 10**6), st.just(0)),
     st.tuples(st.just("move"), st.integers(0, 40), st.integers(0, 40)),
 )
+
+
+def damaged(data: bytearray, kind: str, one: int, two: int, *, first: int, size: int) -> None:
+    """Damage the bytes of a file whose pages are of a size, from a first one on."""
+    at = one % max(1, len(data))
+    if kind == "bit" and data:
+        data[at] ^= 1 << two
+    elif kind == "zero":
+        data[at : at + two] = bytes(len(data[at : at + two]))
+    elif kind == "cut":
+        del data[at:]
+    elif kind == "move":
+        here, there = (first + number * size for number in (one, two))
+        data[here : here + size] = data[there : there + size]
 
 
 @given(st.lists(DAMAGES, min_size=1, max_size=4))
@@ -134,17 +148,22 @@ def test_several_damages_at_once(damages: list[tuple[str, int, int]]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         wreck = make_wreck(Path(folder, "store"))
         data = bytearray(wreck.path.read_bytes())
-        for kind, one, two in damages:
-            at = one % max(1, len(data))
-            if kind == "bit" and data:
-                data[at] ^= 1 << two
-            elif kind == "zero":
-                data[at : at + two] = bytes(len(data[at : at + two]))
-            elif kind == "cut":
-                del data[at:]
-            elif kind == "move":
-                data[PAGE * one : PAGE * one + PAGE] = data[PAGE * two : PAGE * two + PAGE]
+        for damage in damages:
+            damaged(data, *damage, first=0, size=PAGE)
         wreck.path.write_bytes(data)
+        examined(wreck)
+
+
+@given(st.lists(st.tuples(st.sampled_from([True, True, False]), DAMAGES), min_size=1, max_size=3))
+def test_several_damages_of_file_and_log(damages: list[tuple[bool, tuple[str, int, int]]]) -> None:
+    """The same for a store whose last commits are in the log only."""
+    with tempfile.TemporaryDirectory() as folder:
+        wreck = make_wreck(Path(folder, "store"), left=True)
+        for of_log, damage in damages:
+            file = wreck.log if of_log else wreck.path
+            data = bytearray(file.read_bytes())
+            damaged(data, *damage, first=32 if of_log else 0, size=PAGE + 24 if of_log else PAGE)
+            file.write_bytes(data)
         examined(wreck)
 
 

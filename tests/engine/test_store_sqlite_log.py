@@ -16,14 +16,15 @@ from random import Random
 
 import pytest
 
-from engine.core.errors import BackendUnavailable, NotAStore
+from engine.core.errors import BackendUnavailable, NotAStore, NotFound
+from engine.doctor import diagnose, salvage
 from engine.store import sqlite_connections, sqlite_log
 from engine.store.sqlite_log import is_cut_short, read_log
 from tests.engine.kit import toy_store
 from tests.engine.wreck import Wreck, all_is_saved, examined, make_wreck
 from tests.guarantees.crash import Acknowledge, Writer
 from tests.sweeps.kill import small_wal
-from tests.toy import Open, Pay, Write
+from tests.toy import BANK, Open, Pay, Write
 
 HEAD, FRAME_HEAD, PAGE = 32, 24, 4096
 FRAME = FRAME_HEAD + PAGE
@@ -190,6 +191,40 @@ def test_a_damaged_log_is_refused_beside_whoever_reads_it(wreck: Wreck) -> None:
     with closing(sqlite3.connect(f"file:{wreck.path}?mode=ro", uri=True)) as connection:
         connection.execute("SELECT count(*) FROM stored_events").fetchone()
         is_refused(wreck)
+
+
+@pytest.mark.parametrize("gone", [True, False], ids=["gone", "emptied"])
+def test_a_log_without_its_file_is_kept(wreck: Wreck, gone: bool) -> None:
+    """SQLite removes the log of an empty file, and makes a new store over that of a missing one: neither is opened."""
+    if gone:
+        wreck.path.unlink()
+    else:
+        os.truncate(wreck.path, 0)
+    before = wreck.hashes()
+    for options in ({}, {"read_only": True}, {"create": False}):
+        with pytest.raises(NotFound if gone and options else NotAStore, match=r"no store at|but its log is not"):
+            toy_store(wreck.path, **options)
+    assert wreck.hashes() == before
+    wreck.path.touch()
+    found = examined(wreck)
+    assert not found.diagnosis.ok
+    assert found.events["late"] == wreck.truth.events["late"], "all of it was in the log"
+    wreck.log.unlink()
+    with toy_store(wreck.path) as store:
+        assert list(store.runs()) == []
+
+
+def test_a_store_behind_a_link_has_its_log_looked_at(wreck: Wreck) -> None:
+    """The log lies beside the file itself, whatever name led there."""
+    link = wreck.folder.with_name("link.db")
+    link.symlink_to(wreck.path)
+    assert opens(link)["main"] == 57
+    other = make_wreck(wreck.folder, left=True)
+    turn(other.log, frames(other.log)[5].at + 100, 1)
+    with pytest.raises(NotAStore, match="is damaged: acknowledged commits"):
+        toy_store(link)
+    assert "damaged_log" in {finding.code for finding in diagnose(link, BANK, alone=True).findings}
+    assert {run.run: run.position for run in salvage(link, wreck.folder / "new.db", BANK).runs}["main"] == 57
 
 
 # -- no damage ---------------------------------------------------------------------------------
