@@ -11,6 +11,7 @@ from typing import Any, Final, TypeAlias
 from engine.core.codec import normalise
 from engine.core.errors import InvalidValue
 from engine.core.fields import Checked, FieldType
+from engine.core.json_patch import same
 from engine.core.limits import JSON_ENTRIES_MAX, NESTING_DEPTH_MAX
 
 __all__ = ["REQUIRED", "JsonObject", "ObjectReader", "Violation", "array_of", "copy_json", "trimmed"]
@@ -77,9 +78,20 @@ def array_of(label: str, load: Callable[[list[Any]], Any], read: Callable[[Any],
         except (TypeError, ValueError, IndexError, KeyError, AttributeError):
             raise InvalidValue("", f"not {label}") from None
         stored: list[Any] = read(shape).dump()
+        if not _is_rest(plain, stored):
+            raise InvalidValue("", f"not {label}", hint="a list where there is one, and nothing else in its place")
         return stored
 
     return Checked(label, check)
+
+
+def _is_rest(given: Any, stored: Any) -> bool:
+    """Return whether an array is what is stored of it, and empty behind that, as are those in it: what loads one takes
+    a text for the list of its letters, and an object for that of its keys."""
+    if type(given) is list and type(stored) is list:
+        kept = len(stored)
+        return kept <= len(given) and all(map(_is_rest, given, stored)) and not any(given[kept:])
+    return same(given, stored)
 
 
 class ObjectReader:

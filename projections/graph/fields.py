@@ -109,7 +109,7 @@ class Shape:
 
         Every bad value is added to ``faults`` with its path, and read as its key's default (or None).
         """
-        if not isinstance(data, Mapping):
+        if type(data) is not dict:
             faults.append(InvalidValue("", f"expected an object ({self.label}), found {type(data).__name__}"))
             return {key.name: key.fallback for key in self.keys}  # lacks every key: one fault says so better than many
         record: dict[str, Any] = {}

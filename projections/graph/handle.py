@@ -123,7 +123,7 @@ class GraphCommands(GraphQueries, Commands[GraphState]):
             default_max_retries=default_max_retries,
             max_tasks=max_tasks,
             predicate_reruns=predicate_reruns,
-            extra={} if extra is None else dict(extra) if isinstance(extra, Mapping) else extra,
+            extra={} if extra is None else extra,
         )
         return self._submit(command, **context)
 
@@ -137,7 +137,7 @@ class GraphCommands(GraphQueries, Commands[GraphState]):
         """Take over a whole graph record under its own id, with the life it has lived elsewhere. Raises ImportRefused
         naming every rule that it breaks."""
         plain = cmd.plain(record)
-        graph = plain.get("id") if isinstance(plain, Mapping) else None
+        graph = plain.get("id") if type(plain) is dict else None
         command = cmd.ImportGraph.make(
             graph=graph, record=plain, max_tasks=max_tasks, predicate_reruns=predicate_reruns
         )

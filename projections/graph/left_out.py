@@ -41,7 +41,7 @@ _ATTEMPTS: Final = "attempts"
 
 def left_out_of_node(data: Any) -> tuple[str, ...]:
     """Return the paths of the optional keys that a node's record does not have, in order."""
-    if not isinstance(data, Mapping):
+    if type(data) is not dict:
         return ()
     paths = list(_missing(NODE_SHAPE, data))
     for name, shape in _INSIDE.items():
@@ -56,12 +56,12 @@ def left_out_of_graph(data: Any) -> tuple[str, ...] | None:
     """Return the optional keys that a graph's record does not have, in order; None for one that is written as a graph
     made here would be: everything is there, and the outcome when it is over."""
     missing = tuple(sorted(_missing(GRAPH_SHAPE, data)))
-    told = isinstance(data, Mapping) and data.get("status") in OVER
+    told = type(data) is dict and data.get("status") in OVER
     return None if missing == (() if told else ("outcome",)) else missing
 
 
 def _missing(shape: Shape, data: Any) -> Iterable[str]:
-    if isinstance(data, Mapping):
+    if type(data) is dict:
         yield from (key.name for key in shape.keys if key.default is not REQUIRED and key.name not in data)
 
 

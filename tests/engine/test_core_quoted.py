@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from engine.core.errors import InvalidValue
+from engine.core.errors import EngineError, InvalidValue
 from engine.core.fields import one_of
 from engine.core.quoted import quoted
+from engine.open_store import open_store
 from projections.model import MODEL
 from tests.engine.strategies import json_values
 from tests.field_reports.awkward import REFUSED, SECRET
@@ -56,6 +57,49 @@ def test_a_label_that_is_none_is_refused_whatever_it_is(name: str) -> None:
     with pytest.raises(InvalidValue, match="is not a role") as caught:
         ROLE.check(REFUSED[name].value())
     assert SECRET not in str(caught.value)
+
+
+OTHERS: dict[str, tuple[str, dict[str, Any]]] = {
+    "a text for a list": ("context.compacted", {"verdict": ["abc", [], [], [], None, 0, 0]}),
+    "an object for a list": ("context.compacted", {"verdict": [{"k": 1}, [], [], [], None, 0, 0]}),
+    "a list of texts for a list of calls": ("context.messages_appended", {"messages": [[2, 5, None, ["abc"]]]}),
+    "an object for a call": ("context.messages_appended", {"messages": [[2, 5, None, [{"a": 1, "b": 2, "c": 3}]]]}),
+    "something behind the end": ("context.messages_appended", {"messages": [[4, 5, "n", None, 1]]}),
+}
+
+
+@pytest.mark.parametrize("what", OTHERS)
+def test_arrays_without_keys_take_nothing_in_the_place_of_a_list(what: str) -> None:
+    """Neither a text for the list of its letters, nor an object for the list of its keys, nor more than there are
+    places."""
+    event, data = OTHERS[what]
+    around = {"fold": 1, "fallback": False} if "verdict" in data else {}
+    with pytest.raises(InvalidValue):
+        MODEL.catalog.check(event, {"context": "c", "at_ms": 1, **around, **data})
+
+
+MAPPINGS = ("mapping proxy", "ChainMap", "defaultdict", "Counter", "subclass of dict", "subclass of dict that hides",
+            "UserDict", "object that says it is a dict", "pydantic model", "dataclass")  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MAPPINGS)
+def test_records_of_graphs_are_dicts(name: str) -> None:
+    """What only behaves like one, or says so, may hold other keys than it shows."""
+    with open_store("memory:") as store:
+        graphs = store.run("r").graphs
+        for node in (
+            REFUSED[name].value(),
+            {"id": 0, "title": "t", "description": "d", "recovery": REFUSED[name].value()},
+        ):
+            with pytest.raises(EngineError):
+                graphs.create("g", "goal", [node])
+            with pytest.raises(EngineError):
+                graphs.import_graph({"id": "g", "goal": "goal", "nodes": [node]})
+        with pytest.raises(EngineError):
+            graphs.create("g", "goal", [{"id": 0, "title": "t", "description": "d"}], extra=REFUSED[name].value())
+        with pytest.raises(EngineError):
+            graphs.import_graph(REFUSED[name].value())
+        assert not graphs.ids()
 
 
 ARRAYS: dict[str, Callable[[Any], tuple[str, dict[str, Any]]]] = {
