@@ -49,6 +49,8 @@ def pytest_configure(config: pytest.Config) -> None:
     Hypothesis."""
     given = config.getoption(_OPTION)
     before = config.stash[_BEFORE] = os.environ.get(_VARIABLE)
+    if given is None and before and not before.isdecimal():
+        raise pytest.UsageError(f"{_VARIABLE} is {before!r}, and a seed is a whole number")
     config.stash[_SEED] = given if given is not None else int(before or random.SystemRandom().randrange(2**32))
     os.environ[_VARIABLE] = str(config.stash[_SEED])
     if given is not None and config.getoption("--hypothesis-seed", None) is None:

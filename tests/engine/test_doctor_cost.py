@@ -42,14 +42,15 @@ def peak(path: Path, target: Path) -> int:
 
 
 def test_memory_follows_the_commits_by_some_bytes_each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rows are kept as places: twice the commits are some more bytes each, not their contents."""
+    """Rows are kept as places: twice the commits are about a hundred more bytes each, not their contents too, which
+    would make it over two hundred."""
     monkeypatch.setattr(sqlite_pages, "_PAGES_KEPT", 8)
     sizes = (2_500, 5_000)
     for size in sizes:
         grown(tmp_path / f"{size}.db", 1, size)
     peak(tmp_path / f"{sizes[0]}.db", tmp_path / "warm.db")
     most = [peak(tmp_path / f"{size}.db", tmp_path / f"{size}.new") for size in sizes]
-    assert (most[1] - most[0]) / (sizes[1] - sizes[0]) < 100
+    assert (most[1] - most[0]) / (sizes[1] - sizes[0]) < 150
 
 
 def opens(path: Path, monkeypatch: pytest.MonkeyPatch) -> int:

@@ -174,7 +174,14 @@ def test_an_interrupt_leaves_what_was_tried(tmp_path: Path) -> None:
     """^C ends it with 130, the table and a whole state; the chunks that were under way are tried again."""
     state = tmp_path / "state"
     command = [sys.executable, "-m", "tests.sweeps", "--state", str(state), "--only", "restores", "--minutes", "5"]
-    running = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    running = subprocess.Popen(
+        command,
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # whatever runs the tests may ignore it
+    )
     deadline = time.monotonic() + 120
     while not (state / "restores.json").exists():
         assert running.poll() is None and time.monotonic() < deadline
