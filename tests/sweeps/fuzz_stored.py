@@ -247,7 +247,7 @@ def _spoil_commit(dice: Dice, connection: sqlite3.Connection, sample: Sample) ->
     rows = connection.execute(
         "SELECT rowid, state FROM stored_events WHERE originator_id=? ORDER BY originator_version", (run,)
     ).fetchall()
-    if not rows:
+    if not rows or any(type(stored) is not bytes for _, stored in rows):  # what was spoilt before may be no bytes now
         return
     chosen, link = dice.randrange(len(rows)), rows[0][1][:LINK_BYTES]
     for place, (number, stored) in enumerate(rows[chosen:]):
