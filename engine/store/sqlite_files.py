@@ -160,6 +160,9 @@ _parents: Final[set[_File]] = set()
 _inherited: Final[list[Connection]] = []
 """Their connections. To close one would undo what a thread of the parent is at."""
 _forking = threading.Lock()
+_at_rest: Final[list[Resting]] = []
+"""During a fork: what rests. Kept until it is woken, for it may be garbage: collected in between, it would close
+itself, and wait for ever for the lock that its rest holds."""
 
 
 def rests_at_forks(one: Resting) -> None:
@@ -170,7 +173,8 @@ def rests_at_forks(one: Resting) -> None:
 def _before_fork() -> None:
     _forking.acquire()
     deadline = time.monotonic() + FORK_PATIENCE_S
-    for one in list(_resting):
+    _at_rest.extend(_resting)
+    for one in _at_rest:
         with suppress(sqlite3.Error):
             one.rest(max(0.0, deadline - time.monotonic()))
     while _connected() and time.monotonic() < deadline:
@@ -183,8 +187,9 @@ def _connected() -> bool:
 
 
 def _in_parent() -> None:
-    for one in list(_resting):
+    for one in _at_rest:
         one.wake(in_child=False)
+    _at_rest.clear()
     _forking.release()
 
 
@@ -198,8 +203,9 @@ def _in_child() -> None:
         for _, descriptor in known.descriptors:
             os.close(descriptor)
     _stores.clear()
-    for one in list(_resting):
+    for one in _at_rest:
         one.wake(in_child=True)
+    _at_rest.clear()
 
 
 if hasattr(os, "register_at_fork"):

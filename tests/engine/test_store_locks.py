@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sqlite3
 import subprocess
@@ -211,6 +212,27 @@ def test_a_fork_waits_for_threads_that_write(tmp_path: Path) -> None:
         assert all(again.verify(run).ok for run in runs)
     assert len(runs) == 3 + len(children)
     assert sum(position for run, position in runs.items() if run.startswith("thread")) == 3 + len(written)
+
+
+def test_a_store_that_is_garbage_during_a_fork_is_closed_after_it(tmp_path: Path) -> None:
+    """One that nobody holds any more may be collected at any moment, also between the two ends of a fork."""
+
+    def fork_and_collect() -> None:
+        gc.disable()
+        try:
+            left: list[object] = [toy_store(tmp_path / "refold.db")]
+            left.append(left)  # a circle: nothing but the collector finds it
+            del left
+            sqlite_files._before_fork()
+            gc.collect()
+            sqlite_files._in_parent()
+        finally:
+            gc.enable()
+
+    forking = threading.Thread(target=fork_and_collect, daemon=True)
+    forking.start()
+    forking.join(20)
+    assert not forking.is_alive(), "the collector waits for a lock that the fork holds"
 
 
 def test_a_child_forked_in_mid_transaction_is_refused_the_store(
