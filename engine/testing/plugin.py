@@ -22,7 +22,8 @@ __all__ = ["refold_crashable", "refold_model", "refold_random", "refold_seed", "
 _OPTION = "--refold-seed"
 _FOLDER = "REFOLD_FAILURES"
 _VARIABLE = "REFOLD_SEED"
-_BEFORE = pytest.StashKey[str | None]()
+_DRAWN = "REFOLD_SEED_DRAWN"  # by which engine.testing.seeded tells a seed that nobody gave
+_BEFORE = pytest.StashKey[dict[str, str | None]]()
 _SEED = pytest.StashKey[int]()
 
 
@@ -48,11 +49,16 @@ def pytest_configure(config: pytest.Config) -> None:
     """Settle the seed: for this process, for restore machines, for workers that it starts; hand a given one on to
     Hypothesis."""
     given = config.getoption(_OPTION)
-    before = config.stash[_BEFORE] = os.environ.get(_VARIABLE)
+    config.stash[_BEFORE] = {name: os.environ.get(name) for name in (_VARIABLE, _DRAWN)}
+    before = config.stash[_BEFORE][_VARIABLE]
     if given is None and before and not before.isdecimal():
         raise pytest.UsageError(f"{_VARIABLE} is {before!r}, and a seed is a whole number")
     config.stash[_SEED] = given if given is not None else int(before or random.SystemRandom().randrange(2**32))
     os.environ[_VARIABLE] = str(config.stash[_SEED])
+    if given is not None:
+        os.environ.pop(_DRAWN, None)
+    elif not before:
+        os.environ[_DRAWN] = os.environ[_VARIABLE]
     if given is not None and config.getoption("--hypothesis-seed", None) is None:
         config.option.hypothesis_seed = str(given)
     if (folder := config.getoption("--refold-failures")) is not None:
@@ -63,11 +69,11 @@ def pytest_unconfigure(config: pytest.Config) -> None:
     """Leave the environment as it was."""
     if _BEFORE not in config.stash:
         return
-    before = config.stash[_BEFORE]
-    if before is not None:
-        os.environ[_VARIABLE] = before
-    else:
-        os.environ.pop(_VARIABLE, None)
+    for name, before in config.stash[_BEFORE].items():
+        if before is not None:
+            os.environ[name] = before
+        else:
+            os.environ.pop(name, None)
 
 
 def pytest_report_header(config: pytest.Config) -> str:

@@ -13,6 +13,22 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 
+BUILD_SERVER = {
+    "CI",
+    "__TOX_ENVIRONMENT_VARIABLE_ORIGINAL_CI",
+    "TF_BUILD",
+    "bamboo.buildKey",
+    "BUILDKITE",
+    "CIRCLECI",
+    "CIRRUS_CI",
+    "CODEBUILD_BUILD_ID",
+    "GITHUB_ACTIONS",
+    "GITLAB_CI",
+    "HEROKU_TEST_RUN_ID",
+    "TEAMCITY_VERSION",
+}
+"""The variables by which Hypothesis knows a build server."""
+
 TESTS = """
 import pytest
 from engine.core.errors import Refused
@@ -48,14 +64,18 @@ def refold_model():
 """
 
 
-def pytest_in(folder: Path, *arguments: str, seed: str | None = None) -> subprocess.CompletedProcess[str]:
-    """Run pytest in a folder with the two plugins and no others."""
+def pytest_in(
+    folder: Path, *arguments: str, seed: str | None = None, on_a_build_server: bool = False
+) -> subprocess.CompletedProcess[str]:
+    """Run pytest in a folder with the two plugins and no others; as on a build server, where Hypothesis derandomises by
+    itself, or as anywhere else, wherever these tests run."""
     environment = {
-        **os.environ,
+        **{name: value for name, value in os.environ.items() if name not in BUILD_SERVER},
+        **({"CI": "true"} if on_a_build_server else {}),
         "PYTHONPATH": os.pathsep.join((str(ROOT), str(folder))),
         "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
     }
-    for name in ("REFOLD_FAILURES", "REFOLD_SEED", "HYPOTHESIS_PROFILE"):
+    for name in ("REFOLD_FAILURES", "REFOLD_SEED", "REFOLD_SEED_DRAWN", "HYPOTHESIS_PROFILE"):
         environment.pop(name, None)
     if seed is not None:
         environment["REFOLD_SEED"] = seed
@@ -100,7 +120,7 @@ def test_a_seed_that_is_given_again_gives_the_same(project: Path, ran: str) -> N
 
 def told(output: str) -> list[str]:
     """What is said of a machine's failure: the steps, the seed and the journal."""
-    return re.findall(r"^E +(state\..*|seed \d+;.*|journal: .*)$", output, re.MULTILINE)
+    return re.findall(r"^E +(state\..*|seed \d+;.*|no seed: .*|journal: .*)$", output, re.MULTILINE)
 
 
 def test_a_machine_fails_again_under_the_seed_that_its_failure_names(project: Path, ran: str) -> None:
@@ -110,6 +130,21 @@ def test_a_machine_fails_again_under_the_seed_that_its_failure_names(project: Pa
     again = pytest_in(project, f"--refold-seed={seed}", *kept).stdout
     assert told(again) == told(ran) and len(told(ran)) >= 4
     assert told(pytest_in(project, *kept, seed=seed).stdout) == told(ran)
+
+
+def test_on_a_build_server_each_run_takes_the_same_steps_unless_a_seed_is_given(project: Path, ran: str) -> None:
+    """Hypothesis derandomises there: no seed is drawn, and the failure says so. A seed that is given, by the option or
+    in the environment, goes before that, and gives the steps that it gives elsewhere."""
+    kept = ("--refold-failures", str(project / "kept"), "-k", "TestCounters")
+    there = told(pytest_in(project, *kept, on_a_build_server=True).stdout)
+    assert "no seed: the settings are derandomised, and each run takes these steps" in there and len(there) >= 4
+    assert told(pytest_in(project, *kept, on_a_build_server=True).stdout) == there
+    (seed,) = set(re.findall(r"--refold-seed=(\d+)", ran))
+    for given in (
+        pytest_in(project, f"--refold-seed={seed}", *kept, on_a_build_server=True),
+        pytest_in(project, *kept, seed=seed, on_a_build_server=True),
+    ):
+        assert told(given.stdout) == told(ran)
 
 
 def test_the_journal_of_a_failure_is_opened_as_it_says(project: Path, ran: str, tmp_path: Path) -> None:
