@@ -56,15 +56,17 @@ def list_checkpoints(journal: Journal, checkpoints: Checkpoints, model: Model, r
 
 
 def prune_checkpoints(journal: Journal, checkpoints: Checkpoints, model: Model, run_id: str) -> Sequence[int]:
-    """Remove the checkpoints that verification faults, and all after the first of them, which may rest on it; return
-    the positions.
+    """Remove the checkpoints that verification faults, all after the first of them, which may rest on it, and those of
+    code of another version; return the positions.
 
     Costs time at the next restore, no more. Raises NotFound, BackendUnavailable.
     """
     verdict = verify(journal, checkpoints, model, run_id)
+    removed = set(verdict.outdated)
+    for position in verdict.outdated:
+        checkpoints.delete(run_id, gte=position, lte=position)
     bad = [fault.seq for fault in verdict.faults if fault.code in _CODES]
-    if not bad:
-        return ()
-    removed = [position for position in checkpoints.positions(run_id) if position >= min(bad)]
-    checkpoints.delete(run_id, gte=min(bad))
+    if bad:
+        removed.update(position for position in checkpoints.positions(run_id) if position >= min(bad))
+        checkpoints.delete(run_id, gte=min(bad))
     return sorted(removed)

@@ -9,12 +9,20 @@ from typing import Any
 from engine.core.believed import IMPOSSIBLE
 from engine.core.codec import NotCanonical, decode_canonical
 from engine.core.envelope import EVENTS, LINK_BYTES, Commit, body_of, genesis
-from engine.core.errors import BackendUnavailable, CorruptJournal, EngineError, NotAStore, SchemaError
+from engine.core.errors import (
+    BackendUnavailable,
+    CorruptJournal,
+    EngineError,
+    InvalidValue,
+    LimitExceeded,
+    NotAStore,
+    SchemaError,
+)
 from engine.core.model import Model
 from engine.core.state import ModelState
 from engine.divergence import off_the_fold
 from engine.restore import restore
-from engine.store import Checkpoints, Head, Journal, RawCommit, Segment
+from engine.store import Checkpoints, Head, Journal, Outdated, RawCommit, Rejected, Segment
 from engine.store.journal import open_row
 from engine.store.lineage import truncated
 
@@ -51,6 +59,8 @@ class Verdict:
     events: int
     checkpoints: int
     faults: tuple[Fault, ...]
+    outdated: tuple[int, ...] = ()
+    """Positions of checkpoints that code of another version wrote. Restores pass them by; that is no fault."""
 
     @property
     def ok(self) -> bool:
@@ -75,8 +85,8 @@ def verify(
     *,
     progress: Callable[[int, int], None] | None = None,
 ) -> Verdict:
-    """Check the chain, the order, the canonical bytes, that every event folds, the head record, and every checkpoint
-    against the fold.
+    """Check the chain, the order, the canonical bytes, the fields of every event, that every event folds, the head
+    record, and every checkpoint against the fold.
 
     After a fault the chain is followed on from what is stored, so that a second fault is named too; the fold stops at
     the first. Raises NotFound and BackendUnavailable only.
@@ -102,10 +112,14 @@ def verify(
             walk.end(head)  # else a writer has gone on since the last row was read
     except CorruptJournal as error:  # not even the rows can be listed to their end
         walk.faults.append(Fault(walk.last + 1, "unreadable", error.expected, error.found, _FROM_COPY))
+    outdated = []
     for position in positions:
-        walk.faults.extend(_check_checkpoint(journal, checkpoints, model, run_id, position, walk))
+        try:
+            walk.faults.extend(_check_checkpoint(journal, checkpoints, model, run_id, position, walk))
+        except Outdated:
+            outdated.append(position)
     faults = tuple(sorted(walk.faults, key=lambda fault: (fault.seq, fault.code)))
-    return Verdict(run_id, walk.intact_until, walk.last, len(positions), faults)
+    return Verdict(run_id, walk.intact_until, walk.last, len(positions), faults, tuple(outdated))
 
 
 def _head(journal: Journal, run_id: str) -> Head | None:
@@ -214,7 +228,14 @@ class _Walk:
     @staticmethod
     def _fold(commit: Commit, state: ModelState, faults: list[Fault]) -> None:
         try:
+            for group in commit.groups:
+                for wire in group[EVENTS]:
+                    state.model.catalog.recheck(wire)
             state.apply(commit.groups)
+        except (InvalidValue, LimitExceeded) as error:
+            faults.append(
+                Fault(commit.first, "impossible_event", "fields that the event's table allows", error.message, _FOREIGN)
+            )
         except EngineError as error:
             faults.append(
                 Fault(commit.first, error.code, "events that this refold can fold", error.message, error.hint)
@@ -260,6 +281,16 @@ def _last_of(row: RawCommit) -> int | None:
         return None
 
 
+def _pass_by_if_outdated(checkpoints: Checkpoints, model: Model, run_id: str, position: int) -> None:
+    """Raise Outdated when that is all that keeps a checkpoint from being used."""
+    try:
+        checkpoints.chain(run_id, position, model.fingerprint)
+    except Outdated:
+        raise
+    except Rejected:
+        return
+
+
 def _check_checkpoint(
     journal: Journal, checkpoints: Checkpoints, model: Model, run_id: str, position: int, walk: _Walk
 ) -> list[Fault]:
@@ -274,6 +305,7 @@ def _check_checkpoint(
     except EngineError as error:
         if position not in _positions(checkpoints, run_id)[0]:
             return []  # a writer has merged it into another since
+        _pass_by_if_outdated(checkpoints, model, run_id, position)
         return [Fault(position, "bad_checkpoint", "a checkpoint that verifies", error.message, _CHECKPOINT)]
     fold = walk.digests.get(position)
     if fold is not None and restored.state.digest() != fold:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
 from engine.core.checker import Check, checker
+from engine.core.codec import encode
 from engine.core.errors import InvalidValue, SchemaError
 from engine.core.fields import Field
 
@@ -131,6 +132,23 @@ class Catalog:
         if wire[0] not in self.by_tag:
             raise self.unknown(wire[0])
         return wire
+
+    def recheck(self, wire: Wire) -> None:
+        """Check a stored event of any version as if its fields were given now; it must be what the check makes of them.
+        For who doubts what all readers believe. Raises SchemaError, InvalidValue, LimitExceeded."""
+        lifted = self.lift(wire)
+        event_type = self.by_tag[lifted[0]]
+        values = lifted[2:]
+        if len(values) != len(event_type.names):
+            raise InvalidValue(
+                event_type.name, f"{len(values)} fields, where {event_type.label} has {len(event_type.names)}"
+            )
+        if type(lifted[1]) is not int or lifted[1] < 0:
+            raise InvalidValue(f"{event_type.name}.<cause>", "the way back to the cause is no number of events")
+        checked = event_type.check(event_type.data(lifted))
+        for name, value, now in zip(event_type.names, values, checked[2:], strict=True):
+            if now is not value and encode(now) != encode(value):
+                raise InvalidValue(f"{event_type.name}.{name}", "not the one form that the check gives such a value")
 
     def unknown(self, tag: object) -> SchemaError:
         """Return the error for a tag that this catalogue cannot read, saying whether it is newer or foreign."""

@@ -2,7 +2,7 @@
 never know what an event means."""
 
 from engine.store.backend import Backend, Head, Origin
-from engine.store.checkpoints import Checkpoint, Checkpoints, Rejected, capture, merged
+from engine.store.checkpoints import Checkpoint, Checkpoints, Outdated, Rejected, capture, merged
 from engine.store.connect import connect
 from engine.store.journal import Journal, RawCommit
 from engine.store.lineage import Segment, cut
@@ -15,6 +15,7 @@ __all__ = [
     "Journal",
     "Origin",
     "RawCommit",
+    "Outdated",
     "Rejected",
     "Segment",
     "capture",

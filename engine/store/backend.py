@@ -93,8 +93,8 @@ class CheckpointRecorder(Protocol):
         """Return positions in descending order."""
         ...
 
-    def delete(self, run_id: str, *, gte: int = 0) -> int:
-        """Delete checkpoints at positions >= gte; return how many there were."""
+    def delete(self, run_id: str, *, gte: int = 0, lte: int | None = None) -> int:
+        """Delete checkpoints at positions from ``gte`` to ``lte`` (None: the last); return how many there were."""
         ...
 
 

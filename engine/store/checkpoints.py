@@ -25,7 +25,7 @@ from engine.core.state import ModelState
 from engine.store.backend import Backend
 from engine.store.errors import translated
 
-__all__ = ["CHECKPOINT_TOPIC", "Checkpoint", "Checkpoints", "Rejected", "capture", "merged"]
+__all__ = ["CHECKPOINT_TOPIC", "Checkpoint", "Checkpoints", "Outdated", "Rejected", "capture", "merged"]
 
 CHECKPOINT_TOPIC: Final = "refold.checkpoint/1"
 _FORMAT: Final = 1
@@ -36,6 +36,10 @@ _LINK_BYTES: Final = 16
 class Rejected(Exception):
     """A checkpoint that is not used, and why. Never an error of the restore: an older one or the journal serves
     instead."""
+
+
+class Outdated(Rejected):
+    """A checkpoint that is as it was written, by code of another version. Nothing is wrong with it but its age."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +135,10 @@ class Checkpoints:
         if sha256(body).digest()[:_DIGEST_BYTES] != stored[:_DIGEST_BYTES]:
             raise Rejected("its bytes do not match its digest")
         try:
-            form, fingerprint_found, run, at, link, base_position, base_link, tables = decode(body)
+            form, *rest = decode(body)
+            if type(form) is int and form != _FORMAT:
+                raise Outdated(f"written in another format: {form!r:.40}")
+            fingerprint_found, run, at, link, base_position, base_link, tables = rest
         except (NotCanonical, TypeError, ValueError) as error:
             raise Rejected(f"its bytes cannot be read: {error}") from error
         if form != _FORMAT:
@@ -139,7 +146,7 @@ class Checkpoints:
         if (run, at) != (run_id, position):
             raise Rejected(f"it belongs to {run!r:.40} at {at!r:.20}")
         if fingerprint_found != fingerprint:
-            raise Rejected("written under another schema of the projections")
+            raise Outdated("written under another schema of the projections")
         base = None if base_position is None else (base_position, base_link)
         return Checkpoint(run_id, position, link, fingerprint_found, base, tables, len(stored))
 
@@ -150,13 +157,13 @@ class Checkpoints:
             try:
                 below = self.read(run_id, base[0], fingerprint)
             except Rejected as error:
-                raise Rejected(f"its base at {base[0]}: {error}") from error
+                raise type(error)(f"its base at {base[0]}: {error}") from error
             if below.link != base[1] or below.position >= chain[-1].position:
                 raise Rejected(f"its base at {base[0]} is another checkpoint")
             chain.append(below)
         return chain[::-1]
 
-    def delete(self, run_id: str, *, gte: int = 0) -> int:
-        """Delete the checkpoints at positions >= gte; return how many there were. Costs time only."""
+    def delete(self, run_id: str, *, gte: int = 0, lte: int | None = None) -> int:
+        """Delete the checkpoints at positions from ``gte`` to ``lte``; return how many there were. Costs time only."""
         with translated(self._where):
-            return self._recorder.delete(run_id, gte=gte)
+            return self._recorder.delete(run_id, gte=gte, lte=lte)

@@ -140,9 +140,9 @@ class _MemoryCheckpoints(_Indexed, POPOAggregateRecorder):
         with self._database_lock:
             return self._span(run_id, None, lte, True, None)
 
-    def delete(self, run_id: str, *, gte: int = 0) -> int:
+    def delete(self, run_id: str, *, gte: int = 0, lte: int | None = None) -> int:
         with self._database_lock:
-            doomed = [position for position in self._versions[run_id] if position >= gte]
+            doomed = [at for at in self._versions[run_id] if at >= gte and (lte is None or at <= lte)]
             for position in doomed:
                 self._forget(run_id, position)
             return len(doomed)

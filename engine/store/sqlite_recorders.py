@@ -240,10 +240,11 @@ class SqliteCheckpoints(SQLiteAggregateRecorder):
             )
             return [_position(position, 0) for (position,) in c.fetchall()]
 
-    def delete(self, run_id: str, *, gte: int = 0) -> int:
+    def delete(self, run_id: str, *, gte: int = 0, lte: int | None = None) -> int:
         with self.datastore.transaction(commit=True) as c:
             c.execute(
-                f"DELETE FROM {self.events_table_name} WHERE originator_id=? AND originator_version>=?", (run_id, gte)
+                f"DELETE FROM {self.events_table_name} WHERE originator_id=? AND originator_version BETWEEN ? AND ?",
+                (run_id, gte, 2**63 - 1 if lte is None else lte),
             )
             count: int = c.sqlite_cursor.rowcount
             return count

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import hashlib
 import sqlite3
 from collections.abc import Callable
@@ -14,8 +15,10 @@ import pytest
 
 from engine.core.envelope import genesis, group_of, seal_commit
 from engine.core.errors import CorruptJournal, EngineError, NotFound, SchemaError
+from engine.core.model import Model
+from engine.prune import list_checkpoints, prune_checkpoints
 from tests.engine.kit import fill, raw, stored_rows, toy_store
-from tests.toy import CLOSED, OPENED, PAID, Pay
+from tests.toy import BANK, CLOSED, OPENED, PAID, PAID_1, Pay
 
 # What fill() writes: commits at 1, 2, 3 (three events), 6, 7, 8, 9, 10, 11.
 LAST = 11
@@ -213,6 +216,47 @@ CASES: dict[str, tuple[Callable[[Path], None], list[tuple[int, str]], int | None
         [(6, "not_canonical")],
         None,
     ),
+    # Forgeries that fold: replay believes the fields of bytes whose links hold, and verification does not.
+    "forged: a fraction is paid": (
+        rewritten(11, with_first_wire([PAID.tag, 0, "b", 1.5, None])),
+        [(11, "impossible_event")],
+        None,
+    ),
+    "forged: true is paid": (
+        rewritten(11, with_first_wire([PAID.tag, 0, "b", True, None])),
+        [(11, "impossible_event")],
+        None,
+    ),
+    "forged: a debt is paid": (
+        rewritten(11, with_first_wire([PAID.tag, 0, "b", -5, None])),
+        [(11, "impossible_event")],
+        None,
+    ),
+    "forged: bytes as a note": (
+        rewritten(11, with_first_wire([PAID.tag, 0, "b", 1, b"x"])),
+        [(11, "impossible_event")],
+        None,
+    ),
+    "forged: a note with a minus nought": (
+        rewritten(11, with_first_wire([PAID.tag, 0, "b", 1, {"k": -0.0}])),
+        [(11, "impossible_event")],
+        None,
+    ),
+    "forged: more fields": (
+        rewritten(11, with_first_wire([PAID.tag, 0, "b", 1, None, "more"])),
+        [(11, "impossible_event")],
+        None,
+    ),
+    "forged: a cause in the future": (
+        rewritten(11, with_first_wire([PAID.tag, -1, "b", 1, None])),
+        [(11, "impossible_event")],
+        None,
+    ),
+    "forged: an older event with a bad field": (
+        rewritten(11, with_first_wire([PAID_1.tag, 0, "b", "five"])),
+        [(11, "impossible_event")],
+        None,
+    ),
     "forged: a tag": (rewritten(6, with_first_wire([1004 * 16 + 1, 0, "b", 2**70])), [(6, "broken_link")], 6),
 }
 
@@ -335,6 +379,51 @@ def test_a_bad_checkpoint_is_named_and_changes_nothing(path: Path, name: str) ->
         assert named <= {position for position, _ in run.restored.rejected} | {3, 10, 11, 30}
         assert all(reason for _, reason in run.restored.rejected)
         assert run.submit(Pay(account="a", amount=3)).position == 14
+
+
+def test_a_checkpoint_of_other_code_is_counted_and_is_no_fault(path: Path) -> None:
+    """What another version of the code wrote is as it was written, and so is a checkpoint that rests on it: the record
+    is intact. Prune removes these, and leaves the good one after them."""
+    with toy_store(path, model=aged(BANK)) as store:
+        run = store.run("r")
+        run.checkpoint()
+        run.submit(Pay(account="b", amount=1))
+        run.checkpoint()
+    with toy_store(path) as store:
+        run = store.run("r")
+        run.submit(Pay(account="b", amount=2))
+        run.checkpoint()
+        verdict = store.verify("r")
+        assert verdict.ok and verdict.checkpoints == 3 and verdict.outdated == (11, 12)
+        states = [state.problem for state in list_checkpoints(store.journal, store.checkpoints, store.model, "r")]
+        assert states[0] is None
+        assert all("written under another schema" in str(problem) for problem in states[1:]) and len(states) == 3
+        assert prune_checkpoints(store.journal, store.checkpoints, store.model, "r") == [11, 12]
+        assert store.checkpoints.positions("r") == [13]
+        assert store.view("r").report.used == 13
+        assert store.verify("r").outdated == ()
+
+
+def test_an_outdated_checkpoint_that_is_damaged_is_a_fault(path: Path) -> None:
+    """Age is no excuse for bytes that are not those that were written; nor is it for those that rest on them."""
+    with toy_store(path, model=aged(BANK)) as store:
+        run = store.run("r")
+        run.checkpoint()
+        run.submit(Pay(account="b", amount=1))
+        run.checkpoint()
+    sql(f"UPDATE stored_checkpoints SET state=CAST(state||x'00' AS BLOB) WHERE {CHECKPOINT}=12")(path)
+    with toy_store(path) as store:
+        verdict = store.verify("r")
+        assert [(fault.seq, fault.code) for fault in verdict.faults] == [(12, "bad_checkpoint")]
+        assert verdict.outdated == (11,)
+        assert prune_checkpoints(store.journal, store.checkpoints, store.model, "r") == [11, 12]
+
+
+def aged(model: Model) -> Model:
+    """Return a model whose checkpoints are of other code."""
+    older = copy.copy(model)
+    object.__setattr__(older, "fingerprint", bytes(byte ^ 0xFF for byte in older.fingerprint))
+    return older
 
 
 def test_a_checkpoint_that_differs_from_the_fold_is_named(path: Path) -> None:

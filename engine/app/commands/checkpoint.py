@@ -12,7 +12,9 @@ from engine.app.shell import command_options, note, opened_store, run_argument
 @run_argument
 @click.option("--full", is_flag=True, help="Write the whole state, not only what changed since the last one.")
 @click.option("--list", "listing", is_flag=True, help="Write nothing; list the checkpoints there are.")
-@click.option("--prune", "pruning", is_flag=True, help="Remove those that do not verify, and those that rest on them.")
+@click.option(
+    "--prune", "pruning", is_flag=True, help="Remove those that a restore would not use, and those that rest on them."
+)
 @command_options
 def command(run: str, full: bool, listing: bool, pruning: bool, as_json: bool) -> None:
     """Write a checkpoint of a run's state, so that its next restore folds fewer events.

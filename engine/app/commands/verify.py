@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 @click.option("--all", "every", is_flag=True, help="Verify every run of the store.")
 @command_options
 def command(run: str | None, every: bool, as_json: bool) -> int:
-    """Check a run's record: the chain, the order, the canonical bytes, that every event folds, and every checkpoint
-    against the fold.
+    """Check a run's record: the chain, the order, the canonical bytes, the fields of every event, that every event
+    folds, and every checkpoint against the fold.
 
     Names every fault with its position, what was expected and what was found; exit code 1 when there is one. With
     --all --json the answer is a list, one verdict a run. Nothing is changed or repaired.
@@ -71,6 +71,8 @@ def _listed_only(store: Store, name: str) -> list[Verdict]:
 def _print(verdict: Verdict) -> None:
     name = printable(verdict.run)
     read = f"{verdict.events} events, {verdict.checkpoints} checkpoints"
+    if verdict.outdated:
+        read += f", {len(verdict.outdated)} of them by code of another version: restores pass them by"
     if verdict.ok:
         click.echo(f"{name}: intact ({read})")
         return
