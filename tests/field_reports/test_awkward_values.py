@@ -16,7 +16,6 @@ from engine.core.fields import JSON, JSON_OBJECT, optional
 from engine.documents import document
 from engine.open_store import Store, open_store
 from engine.runs import LiveRun
-from projections.contexts import AssistantMsg, ToolCall
 from tests.engine.kit import NEVER, Ticks
 from tests.engine.strategies import json_values
 from tests.field_reports.awkward import (
@@ -34,26 +33,9 @@ from tests.field_reports.awkward import (
     same,
     wrapped,
 )
+from tests.field_reports.prepared import prepared
 from tests.field_reports.surface import spied
 from tests.field_reports.whole_run import STEPS, TAKE_OVER
-
-
-def prepared(store: Store) -> LiveRun:
-    """A run in which every entry may be given its value."""
-    run = store.run("r")
-    tasks = run.tasks
-    tasks.open_root("root")
-    tasks.start("root")
-    for name in ("work", "waits", "asks"):
-        tasks.spawn(name, parent="root")
-        tasks.publish_launch(name)
-        tasks.acknowledge_launch(name, 1)
-    tasks.suspend("waits", wait="signal")
-    tasks.suspend("asks", wait="approval")
-    run.contexts.create("c")
-    run.contexts.append("c", AssistantMsg(None, (ToolCall("c1", "t", {}),)))
-    run.swarm.start(1)
-    return run
 
 
 @pytest.fixture(scope="module")

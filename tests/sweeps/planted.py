@@ -15,7 +15,7 @@ from hashlib import sha256
 from typing import Any, Final
 
 from engine import restore
-from engine.core import envelope
+from engine.core import codec, envelope
 from engine.core.envelope import LINK_BYTES, Commit
 from engine.core.state import ModelState
 from engine.open_store import Store
@@ -231,6 +231,10 @@ PLANTS: Final = {
     "nothing is taken back": Plant("interrupts", partial(_instead, ModelState, "put_back", _keep_what_was_folded)),
     "links are believed": Plant("damage", partial(_everywhere, _open_commit, _believe), "2:3", 8),
     "unpacked without a doubt": Plant("fuzz", partial(_everywhere, _body_of, _unpack), "0:1", 60),
+    "numbers that are none are kept": Plant("values", partial(_instead, codec, "isfinite", lambda _: True)),
+    "a refused value leaves a trace": Plant(
+        "values", partial(_instead, ModelState, "put_back", _keep_what_was_folded), at_most=60
+    ),
     "links are believed, by the doctor": Plant("doctor", partial(_everywhere, _open_commit, _believe), "104:106", 3),
     "links are believed, in rows": Plant("rows", partial(_everywhere, _open_commit, _believe), at_most=40),
     "digests are believed": Plant("rows", partial(_instead, SqliteCheckpoints, "read", _believe_checkpoint), "1:2", 40),

@@ -43,6 +43,7 @@ SWEEPS: Final = (
     Entry("machines", "a step of a run that is disturbed, beside its twin"),
     Entry("walk", "a step of a random walk over every rule of the restore machine", 10_000_000),
     Entry("restores", "a restore of a position from a checkpoint"),
+    Entry("values", "an awkward value as event data, or as an argument of a command"),
     Entry("fuzz", "hostile bytes given to something that reads"),
 )
 

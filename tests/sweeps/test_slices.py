@@ -26,7 +26,8 @@ SLICES = {
     "machines": ("1:4", 2),
     "walk": ("1:24:7", 160),
     "restores": ("0:2", 60),
-    "fuzz": ("0:8", 20),
+    "values": ("0:3", 120),
+    "fuzz": ("0:10", 20),
 }
 """Sweep -> its chunks, and how many points of each."""
 
