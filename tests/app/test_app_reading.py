@@ -181,6 +181,22 @@ def test_restore_names_a_rejected_checkpoint_and_why(cli: Cli, nightly: Path) ->
     assert cli("restore", "nightly", "--from", "6").code == 2
 
 
+@pytest.mark.parametrize("position", range(1, 14))
+@pytest.mark.parametrize("start", [(), ("--from", "genesis"), ("--from", "6")])
+def test_restore_names_damage_wherever_it_is(cli: Cli, nightly: Path, position: int, start: tuple[str, ...]) -> None:
+    """A flipped bit is named with its position, also in front of the checkpoint that spares reading it; --at a position
+    before the damage answers. The state that the checkpoint gives is right, and served to those who go on from it."""
+    digest = cli("digest", "nightly").out
+    flip(nightly, "stored_events", position)
+    answer = cli("restore", "nightly", *start, "--json")
+    assert answer.code == 3 and answer.out == ""
+    assert answer.error["code"] == "corrupt_journal" and f"at position {position}:" in answer.error["message"]
+    if position > 6:
+        assert cli("restore", "nightly", *start, "--at", str(position - 1), "--json").json["position"] == position - 1
+    elif start != ("--from", "genesis"):
+        assert cli("digest", "nightly").out == digest
+
+
 @pytest.mark.parametrize(
     ("args", "says"),
     [

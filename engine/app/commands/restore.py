@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from engine.app.output import print_json, printable, progress_bar
 from engine.app.shell import command_options, opened_store, run_argument
 from engine.app.times import moment_options, position_in
+
+if TYPE_CHECKING:
+    from engine.open_store import Store
 
 
 def _start_at(ctx: click.Context, param: click.Parameter, value: str | None) -> str | int:
@@ -18,6 +21,14 @@ def _start_at(ctx: click.Context, param: click.Parameter, value: str | None) -> 
     if value.isascii() and value.isdigit() and len(value) < 19:
         return int(value)
     raise click.BadParameter(f"{value!r:.40} is neither 'genesis' nor the position of a checkpoint", ctx, param)
+
+
+def _check_unread(store: Store, run: str, used: int) -> None:
+    """Check the chain of what a checkpoint spared the restore from reading. Its state is right all the same, but
+    whoever asks for a restore by name would learn of the damage when the checkpoint is gone, and not before. Raises
+    CorruptJournal, SchemaError."""
+    for _ in store.journal.commits(run, until=used):
+        pass
 
 
 @click.command("restore")
@@ -36,7 +47,8 @@ def command(run: str, start: Any, at: int | None, at_time: int | None, as_json: 
     were folded after it.
 
     A checkpoint that does not verify is not used and is listed as rejected, with the reason; an older one serves, or
-    the whole journal. The digest is the same whatever was used: that is what checkpoints may never change.
+    the whole journal. The digest is the same whatever was used: that is what checkpoints may never change. So is the
+    answer to damage: the events before a checkpoint are read too, though not folded, and a damaged one is named.
 
     \b
     Examples:
@@ -47,6 +59,8 @@ def command(run: str, start: Any, at: int | None, at_time: int | None, as_json: 
     with opened_store() as store, progress_bar(f"folding {run}") as progress:
         view = store.view(run, at=position_in(store, run, at, at_time), start=start, progress=progress)
         digest = view.digest()
+        if isinstance(view.report.used, int):
+            _check_unread(store, run, view.report.used)
     report = view.report.to_json()
     seconds = report.pop("seconds")
     if as_json:
