@@ -213,7 +213,7 @@ class DamageSweep:
     first store are a round."""
 
     name = "damage"
-    weight = 0.2
+    weight = 0.5
 
     @property
     def round_size(self) -> int | None:

@@ -74,7 +74,7 @@ class FencingSweep:
     """A chunk is a seed and one of the kinds; a point is an operation that was explained."""
 
     name = "fencing"
-    weight = 0.1
+    weight = 0.06
     round_size = None
 
     def chunk(self, number: int, folder: Path, at_most: int | None = None) -> Tally:

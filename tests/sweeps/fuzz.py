@@ -41,7 +41,7 @@ class FuzzSweep:
     """A chunk is one target with so many cases; each has dice of its own, so that it can be seen again alone."""
 
     name = "fuzz"
-    weight = 0.15
+    weight = 0.1
     round_size = None
 
     def chunk(self, number: int, folder: Path, at_most: int | None = None) -> Tally:

@@ -48,7 +48,7 @@ class MachinesSweep:
     """A chunk is a few lives, each lived again ten times; every fourth is a Hypothesis machine with one seed."""
 
     name = "machines"
-    weight = 0.12
+    weight = 0.06
     round_size = None
 
     def chunk(self, number: int, folder: Path, at_most: int | None = None) -> Tally:

@@ -34,7 +34,7 @@ class RowsSweep:
     """A chunk is every 64th bit of the rows, or of the checkpoints, of one run. Once round there is nothing new."""
 
     name = "rows"
-    weight = 0.06
+    weight = 0.12
     round_size = len(_CHUNKS)
 
     def chunk(self, number: int, folder: Path, at_most: int | None = None) -> Tally:

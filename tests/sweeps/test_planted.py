@@ -29,7 +29,7 @@ def test_a_planted_fault_is_found(name: str, tmp_path: Path) -> None:
     if plant.at_most is not None:
         command += ["--at-most", str(plant.at_most)]
     kept = {**os.environ, FOLDER_VARIABLE: str(tmp_path)}  # what is left of a chunk that cannot be run again
-    done = subprocess.run(command, cwd=ROOT, env=kept, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(command, cwd=ROOT, env=kept, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)
     assert told["violations"], f"{told} though {name}"

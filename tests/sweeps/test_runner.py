@@ -25,7 +25,7 @@ from tests.sweeps.runner import Job, Worker, furthest_behind
 def sweeps(state: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run ``python -m tests.sweeps``."""
     command = [sys.executable, "-m", "tests.sweeps", "--state", str(state), *arguments]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600)
 
 
 # -- what was tried ---------------------------------------------------------------------------------------------------

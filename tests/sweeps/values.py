@@ -319,7 +319,7 @@ class ValuesSweep:
     """A chunk is so many values for the entries that take JSON; every third one, so many for arguments."""
 
     name = "values"
-    weight = 0.06
+    weight = 0.03
     round_size = None
 
     def chunk(self, number: int, folder: Path, at_most: int | None = None) -> Tally:
