@@ -101,14 +101,14 @@ class Pages:
             if number not in freed:
                 yield self._newest(number)
         for number, offset in () if self.log is None else self.log.dropped:
-            if not self.damaged_log or self._dropped[number] != offset:
+            if not self.damaged_log or number == 0 or self._dropped[number] != offset:  # 0: damage, no page is it
                 yield SourcePage(offset, _DROPPED, False)
         if self.damaged_log:
             for number, offset in self._committed.items():
                 if number in self._dropped:
                     yield SourcePage(offset, _IN_LOG, False)
             for number in sorted({*self._committed, *self._dropped}):
-                if number <= self.in_file:
+                if 0 < number <= self.in_file:
                     yield SourcePage((number - 1) * self.page_bytes, _OLDER, False)
 
     def _newest(self, number: int) -> SourcePage:

@@ -167,6 +167,22 @@ def test_several_damages_of_file_and_log(damages: list[tuple[bool, tuple[str, in
         examined(wreck)
 
 
+@pytest.mark.parametrize("header_too", [False, True])
+def test_frames_of_the_log_whose_page_number_is_zeroed(tmp_path: Path, header_too: bool) -> None:
+    """No page has the number 0: what such a frame holds is looked at, and nothing in the place of page 0. The same for
+    a log that begins with zeros, and its frames too: all of them are then alike."""
+    wreck = make_wreck(tmp_path / "store", left=True)
+    whole = wreck.log.read_bytes()
+    frames = range(32, len(whole), PAGE + 24)
+    for at in [*frames[::9], frames[-1]]:
+        data = bytearray(whole)
+        data[at : at + 4] = bytes(4)
+        if header_too:
+            data[: at + 4] = bytes(at + 4)
+        wreck.log.write_bytes(data)
+        examined(wreck)
+
+
 # -- what readers make of it ---------------------------------------------------------------------------------
 
 
