@@ -10,7 +10,7 @@ from typing import Any
 
 from engine.core.errors import BackendUnavailable, InvalidValue
 from engine.core.fields import check_id
-from engine.store import Checkpoints, Head, Journal
+from engine.store import Head, Journal
 from engine.store.journal import needed_by
 
 __all__ = ["Deleted", "Forked", "delete_run", "fork_run"]
@@ -64,7 +64,7 @@ def fork_run(journal: Journal, run_id: str, new_id: str, at: int) -> Forked:
     return Forked(new_id, head.origin.run_id, at)
 
 
-def delete_run(journal: Journal, checkpoints: Checkpoints, run_id: str) -> Deleted:
+def delete_run(journal: Journal, run_id: str) -> Deleted:
     """Delete a run and its checkpoints; keep out of sight what its forks need. Raises NotFound.
 
     A run kept for its forks keeps its name: a new run of that name would be refused. With the last of its forks it
@@ -77,22 +77,17 @@ def delete_run(journal: Journal, checkpoints: Checkpoints, run_id: str) -> Delet
         if forks == tried:
             raise BackendUnavailable(f"run {run_id!r} cannot be deleted now", hint="try again", run=run_id)
         tried, needed = forks, needed_by(forks)
-        if _erase(journal, checkpoints, run_id, needed):
+        if journal.shed(run_id, needed):
             names = tuple(head.run_id for head in forks)
-            return Deleted(run_id, needed or 0, names, _release(journal, checkpoints))
+            return Deleted(run_id, needed or 0, names, _release(journal))
 
 
-def _release(journal: Journal, checkpoints: Checkpoints) -> tuple[str, ...]:
+def _release(journal: Journal) -> tuple[str, ...]:
     """Take away what deleted runs hold that no fork needs any more; return those of which nothing is left."""
     released: list[str] = []
     while surplus := journal.surplus():  # a run that goes may be the last fork of another
-        gone = [(run_id, needed) for run_id, needed in surplus if _erase(journal, checkpoints, run_id, needed)]
+        gone = [(run_id, needed) for run_id, needed in surplus if journal.shed(run_id, needed)]
         if not gone:  # a fork was made meanwhile that needs them; the next delete looks again
             break
         released += [run_id for run_id, needed in gone if needed is None]
     return tuple(released)
-
-
-def _erase(journal: Journal, checkpoints: Checkpoints, run_id: str, needed: int | None) -> bool:
-    checkpoints.delete(run_id, gte=0 if needed is None else needed + 1)  # first: they are nothing without the run
-    return journal.shed(run_id, needed)

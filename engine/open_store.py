@@ -106,8 +106,10 @@ class Store:
     ) -> RunView:
         """Return the whole state of an existing run at position ``at`` (default: its head), read-only. Raises
         NotFound, CorruptJournal."""
-        self.journal.existing_head(run_id)
+        known = self.journal.existing_head(run_id)
         restored = restore(self.journal, self.checkpoints, self.model, run_id, until=at, start=start, progress=progress)
+        if restored.state.seq == 0 and at is None:
+            self.journal.check_there(run_id, known)
         return RunView(self.journal, self.checkpoints, self.model, run_id, restored)
 
     def slider(self, run_id: str, *, at: int | None = None) -> Slider:
@@ -172,7 +174,7 @@ class Store:
 
     def delete(self, run_id: str) -> Deleted:
         """Delete a run; what its forks need is kept out of sight. See :func:`engine.fork.delete_run`."""
-        return delete_run(self.journal, self.checkpoints, run_id)
+        return delete_run(self.journal, run_id)
 
     def verify(self, run_id: str, *, progress: Progress | None = None) -> Verdict:
         """Check a run and its checkpoints; see :func:`engine.verify.verify`."""

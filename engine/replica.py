@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from engine.asking import asked
-from engine.core.envelope import Group
+from engine.core.envelope import Group, genesis
 from engine.core.errors import Conflict, CorruptJournal, InvalidValue, NotFound, Refused
 from engine.core.fields import check_id
 from engine.core.model import Model
@@ -124,15 +124,25 @@ class Replica:
         half-way."""
         with self._folding:
             lost, self._lost = self._lost, True
-            if lost:
-                self._at = restore(self._journal, self._checkpoints, self._model, self.id)
-            else:
-                try:
+            try:
+                if lost:
+                    self._at = self._restored_again()
+                else:
                     fold(self._journal, self.id, self._at)
-                except CorruptJournal as error:
+            except NotFound as error:
+                raise self._another() from error
+            except CorruptJournal as error:
+                if not lost:
                     self._not_another(error)
-                    raise
+                raise
             self._lost = self._behind = False
+
+    def _restored_again(self) -> Restored:
+        """Return what the journal gives. Raises NotFound when this handle knew events, and there are none any more."""
+        again = restore(self._journal, self._checkpoints, self._model, self.id)
+        if again.state.seq == 0 and self._at.link != genesis(self.id):
+            self._journal.existing_head(self.id)
+        return again
 
     def _not_another(self, error: CorruptJournal) -> None:
         """Raise Conflict when the journal is whole, only not ours: the run was deleted, and perhaps made anew."""
@@ -144,11 +154,14 @@ class Replica:
             if head.position < self._at.state.seq:
                 return
             restore(self._journal, self._checkpoints, self._model, self.id)
-        raise Conflict(
+        raise self._another() from error
+
+    def _another(self) -> Conflict:
+        return Conflict(
             f"run {self.id!r} was deleted, or made anew, since it was opened",
             hint="open it again with store.run(); nothing was written",
             run=self.id,
-        ) from error
+        )
 
     def _not_from_within(self) -> None:
         """Refuse what a projection asks of its own run while it decides or folds: the state is half-way there."""

@@ -86,10 +86,9 @@ def restore(
     """Return the state of a run at ``until`` (default: its head), from ``start``: the best checkpoint, genesis, or the
     checkpoint at a position.
 
-    A run without events gives the empty state. Raises NotFound when ``until`` lies past the head or the named
-    checkpoint does not exist or does
-    not verify, CorruptJournal at the first damaged position that is needed, SchemaError for events this refold cannot
-    read.
+    A run without events gives the empty state. Raises NotFound when ``until`` lies past the head, the named checkpoint
+    does not exist or does not verify, or the run is deleted meanwhile, CorruptJournal at the first damaged position
+    that is needed, SchemaError for events this refold cannot read.
     """
     began = time.perf_counter()
     head = journal.head(run_id)
@@ -111,6 +110,8 @@ def restore(
     base_position = restored.state.seq
     used: Literal["genesis"] | int = restored.report.used
     fold(journal, run_id, restored, until=until, wanted=end if until is None else until, progress=progress)
+    if restored.state.seq < (end if until is None else until):
+        journal.check_there(run_id, head)
     restored.report = RestoreReport(
         run=run_id,
         position=restored.state.seq,
@@ -135,13 +136,18 @@ def fold(
     with other writers."""
     state = restored.state
     told = state.seq
-    for commit in journal.commits(run_id, after=state.seq, link=restored.link, until=until):
-        with believing(run_id, commit.first):
-            state.apply(cut(commit, until))
-        restored.link = commit.link
-        if progress is not None and state.seq - told >= _PROGRESS_EVERY:
-            told = state.seq
-            progress(told, wanted)
+    try:
+        for commit in journal.commits(run_id, after=state.seq, link=restored.link, until=until):
+            with believing(run_id, commit.first):
+                state.apply(cut(commit, until))
+            restored.link = commit.link
+            if progress is not None and state.seq - told >= _PROGRESS_EVERY:
+                told = state.seq
+                progress(told, wanted)
+    except NotFound:
+        if state.seq:
+            raise
+        return  # a run that is not there yet
     own = journal.lineage(run_id)[-1]
     if state.seq == own.low:  # at the joint of a fork the chain goes on from the fork's own start
         restored.link = own.start

@@ -104,7 +104,7 @@ def _write(plan: Plan, made: Path, lines: Path, model: Model) -> tuple[tuple[Sav
             out.flush()
             os.fsync(out.fileno())
         for name in hidden:
-            delete_run(new.journal, new.checkpoints, name)
+            delete_run(new.journal, name)
     return tuple(sorted(saved, key=lambda run: run.run)), any_behind
 
 

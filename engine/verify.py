@@ -91,7 +91,7 @@ def verify(
     After a fault the chain is followed on from what is stored, so that a second fault is named too; the fold stops at
     the first. Raises NotFound and BackendUnavailable only.
     """
-    head = _head(journal, run_id)
+    head = known = _head(journal, run_id)
     before = 0 if head is None else head.position
     positions, unreadable = _positions(checkpoints, run_id)
     walk = _Walk(run_id, model, frozenset(positions))
@@ -118,6 +118,8 @@ def verify(
             walk.faults.extend(_check_checkpoint(journal, checkpoints, model, run_id, position, walk))
         except Outdated:
             outdated.append(position)
+    if walk.faults:
+        journal.check_there(run_id, known)
     faults = tuple(sorted(walk.faults, key=lambda fault: (fault.seq, fault.code)))
     return Verdict(run_id, walk.intact_until, walk.last, len(positions), faults, tuple(outdated))
 

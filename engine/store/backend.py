@@ -71,8 +71,9 @@ class CommitRecorder(Protocol):
         ...
 
     def erase(self, run_id: str, *, needed: int | None) -> None:
-        """Delete the commits after ``needed`` and hide the head, or with None delete all commits and the head; one
-        transaction. Raises IntegrityError when there is no head, or some fork needs more."""
+        """Delete the commits and checkpoints after ``needed`` and hide the head, or with None delete all commits and
+        checkpoints and the head; one transaction. Raises IntegrityError when there is no head, or some fork needs
+        more."""
         ...
 
     def head(self, run_id: str) -> Head | None: ...
@@ -84,7 +85,9 @@ class CheckpointRecorder(Protocol):
     """An ``AggregateRecorder`` of text ids that can also list positions and delete."""
 
     def put(self, run_id: str, position: int, topic: str, state: bytes, replacing: Sequence[int]) -> None:
-        """Insert a checkpoint and delete those at the positions ``replacing``, in one transaction."""
+        """Insert a checkpoint and delete those at the positions ``replacing``, in one transaction. Raises
+        eventsourcing's IntegrityError when the run has no head, or a hidden one: it may be deleted at the same
+        moment."""
         ...
 
     def read(self, run_id: str, position: int) -> tuple[str, bytes] | None: ...

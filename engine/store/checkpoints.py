@@ -19,8 +19,10 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any, Final
 
+from eventsourcing.persistence import IntegrityError
+
 from engine.core.codec import NotCanonical, decode, encode_many
-from engine.core.errors import NotAStore
+from engine.core.errors import NotAStore, NotFound
 from engine.core.state import ModelState
 from engine.store.backend import Backend
 from engine.store.errors import translated
@@ -108,9 +110,14 @@ class Checkpoints:
         self._where = backend.url
 
     def put(self, run_id: str, position: int, stored: bytes, *, instead_of: Sequence[int] = ()) -> None:
-        """Store a checkpoint, replacing one at the same position and those at the positions ``instead_of``, at once."""
+        """Store a checkpoint, replacing one at the same position and those at the positions ``instead_of``, at once.
+        Raises NotFound when the run is not there: a checkpoint would outlive it."""
         with translated(self._where):
-            self._recorder.put(run_id, position, CHECKPOINT_TOPIC, stored, (position, *instead_of))
+            try:
+                self._recorder.put(run_id, position, CHECKPOINT_TOPIC, stored, (position, *instead_of))
+            except IntegrityError:
+                text = f"run {run_id!r} was deleted meanwhile"
+                raise NotFound(text, hint="nothing was written", run=run_id) from None
 
     def positions(self, run_id: str, *, until: int | None = None) -> Sequence[int]:
         """Return the positions that have one, newest first."""

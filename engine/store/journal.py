@@ -152,7 +152,34 @@ class Journal:
 
     def lineage(self, run_id: str) -> list[Segment]:
         """Return where the run's positions lie: its own stream, and for a fork those of its origins, oldest first."""
-        return lineage(run_id, self.head)
+        heads: list[Head | None] = []
+
+        def head_of(name: str) -> Head | None:
+            heads.append(self.head(name))
+            return heads[-1]
+
+        try:
+            return lineage(run_id, head_of)
+        except CorruptJournal:
+            self.check_there(run_id, heads[0])
+            raise
+
+    def check_there(self, run_id: str, known: Head | None) -> None:
+        """Raise NotFound when a run was deleted since its head was read as ``known``: what is missing of it then is
+        not damage. A run is read in many steps, and a delete takes what it is made of between any two of them."""
+        if self._is_gone(run_id, known):
+            raise NotFound(
+                f"run {run_id!r} was deleted meanwhile", hint="'refold runs' lists those there are", run=run_id
+            )
+
+    def _is_gone(self, run_id: str, known: Head | None) -> bool:
+        head = self.head(run_id)
+        if head is None:
+            return next(self.raw(run_id), None) is None  # else its record was lost
+        if known is None:
+            return head.hidden
+        anew = head.position < known.position or head.origin != known.origin
+        return anew or head.hidden != known.hidden
 
     def commits(
         self, run_id: str, *, after: int = 0, link: bytes | None = None, until: int | None = None
@@ -161,9 +188,25 @@ class Journal:
 
         ``after`` must be 0 or the last position of a commit, and ``link`` the link there. Raises CorruptJournal at the
         first row that does not continue the chain, also when the run does not end as its head record says; what was
-        asked for up to there is checked against it too.
+        asked for up to there is checked against it too. Raises NotFound when there is no such run, or none any more.
         """
-        head = self.head(run_id)  # read before the rows: a writer may add some meanwhile, never take one away
+        head = self._head_to_read(run_id)  # before the rows: a writer may add some meanwhile, never take one away
+        try:
+            yield from self._onwards(run_id, head, after, link, until)
+        except CorruptJournal:
+            self.check_there(run_id, head)
+            raise
+
+    def _head_to_read(self, run_id: str) -> Head | None:
+        """Return the end of a run that is to be read, None where only the record of it is lost."""
+        head = self.head(run_id)
+        if head is None or head.hidden:
+            self.check_there(run_id, None)
+        return head
+
+    def _onwards(
+        self, run_id: str, head: Head | None, after: int, link: bytes | None, until: int | None
+    ) -> Iterator[Commit]:
         last, previous = after, link
         for segment in self.lineage(run_id):
             if segment.high is not None and last >= segment.high:
@@ -198,9 +241,16 @@ class Journal:
         """Yield commits from the one that holds ``until`` (default: the last) back to the first, each checked by its
         link.
 
-        Of a commit at the joint of a fork only the shared part is yielded. Raises CorruptJournal.
+        Of a commit at the joint of a fork only the shared part is yielded. Raises CorruptJournal, NotFound.
         """
-        head = self.head(run_id)  # before the rows, as above
+        head = self._head_to_read(run_id)
+        try:
+            yield from self._backwards(run_id, head, until)
+        except CorruptJournal:
+            self.check_there(run_id, head)
+            raise
+
+    def _backwards(self, run_id: str, head: Head | None, until: int | None) -> Iterator[Commit]:
         for segment in reversed(self.lineage(run_id)):
             ceiling = min((limit for limit in (segment.high, until) if limit is not None), default=None)
             if ceiling is not None and ceiling <= segment.low:
@@ -259,6 +309,14 @@ class Journal:
 
     def containing(self, run_id: str, positions: Sequence[int]) -> Iterator[Commit]:
         """Yield, each once and checked by its own link, the commits that hold the given ascending positions."""
+        head = self._head_to_read(run_id)
+        try:
+            yield from self._containing(run_id, positions)
+        except CorruptJournal:
+            self.check_there(run_id, head)
+            raise
+
+    def _containing(self, run_id: str, positions: Sequence[int]) -> Iterator[Commit]:
         segments = self.lineage(run_id)
         done = 0
         for position in positions:
@@ -305,7 +363,14 @@ class Journal:
 
         Raises NotFound, Conflict when the new run exists, CorruptJournal when the commit at ``position`` is damaged.
         """
-        head = self.existing_head(run_id)
+        known = self.existing_head(run_id)
+        try:
+            return self._fork(run_id, known, new_id, position)
+        except CorruptJournal:
+            self.check_there(run_id, known)
+            raise
+
+    def _fork(self, run_id: str, head: Head, new_id: str, position: int) -> Head:
         if not 0 <= position <= head.position:
             raise NotFound(
                 f"run {run_id!r} has no position {position}; it ends at {head.position}",
@@ -338,7 +403,8 @@ class Journal:
         return [head for head in heads if head.origin is not None and head.origin.run_id == run_id]
 
     def shed(self, run_id: str, needed: int | None) -> bool:
-        """Take away a run's commits after ``needed`` and hide it, or with None all of it, in one transaction.
+        """Take away a run's commits and checkpoints after ``needed`` and hide it, or with None all of it, in one
+        transaction.
 
         Returns False, and takes nothing, when the run is gone or a fork was made meanwhile that needs more.
         """
@@ -354,16 +420,24 @@ class Journal:
 
         None at all where the record of some fork is damaged: what it needs is then not known for sure.
         """
-        with translated(self._where):
-            heads = self._commits.heads()
-        needed: dict[str, int] = {}
-        for head in heads:
-            if head.origin is not None:
-                name = head.origin.run_id
-                needed[name] = max(needed.get(name, 0), head.origin.position)
-        hidden = (head.run_id for head in heads if head.hidden)
-        found = [(name, needed.get(name)) for name in hidden if name not in needed or self._reaches(name, needed[name])]
-        return found if all(self._origin_holds(head) for head in (heads if found else ())) else []
+        while True:
+            with translated(self._where):
+                heads = self._commits.heads()
+            needed: dict[str, int] = {}
+            for head in heads:
+                if head.origin is not None:
+                    name = head.origin.run_id
+                    needed[name] = max(needed.get(name, 0), head.origin.position)
+            hidden = (head.run_id for head in heads if head.hidden)
+            found = [(name, needed.get(name)) for name in hidden if self._has_more(name, needed)]
+            doubtful = next((head for head in heads if found and not self._origin_holds(head)), None)
+            if doubtful is None:
+                return found
+            if not self._is_gone(doubtful.run_id, doubtful):
+                return []
+
+    def _has_more(self, run_id: str, needed: dict[str, int]) -> bool:
+        return run_id not in needed or self._reaches(run_id, needed[run_id])
 
     def _reaches(self, run_id: str, position: int) -> bool:
         """Return whether a run has commits that begin after a position."""
@@ -375,12 +449,12 @@ class Journal:
             if head.origin is None:
                 first = self._rows(head.run_id, 1, gt=0, limit=1)
                 return not first or first[0][0] == 1
-            segment = self.lineage(head.run_id)[-2]
+            *_, segment, _own = self.lineage(head.run_id)
             link = segment.start
             if head.origin.position > segment.low:
                 commit, previous = self._holding(head.run_id, segment, head.origin.position)
                 link = truncated(commit, head.origin.position, previous).link
-        except (CorruptJournal, SchemaError):
+        except (CorruptJournal, NotFound, SchemaError, ValueError):  # the last: it is not there any more
             return False
         return link == head.origin.link
 

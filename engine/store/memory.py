@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from bisect import bisect_right, insort
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 from uuid import UUID
@@ -44,6 +45,7 @@ class _MemoryCommits(_Indexed, POPOApplicationRecorder):
     def __init__(self) -> None:
         super().__init__()
         self._heads: dict[str, Head] = {}
+        self.checkpoints = _MemoryCheckpoints(self)
 
     def record(self, run_id: str, first: int, topic: str, state: bytes, head: Head, after: bytes | None) -> None:
         with self._database_lock:
@@ -70,7 +72,7 @@ class _MemoryCommits(_Indexed, POPOApplicationRecorder):
         return slot is not None and self._stored_events[slot].state.startswith(link)
 
     def erase(self, run_id: str, *, needed: int | None) -> None:
-        with self._database_lock:
+        with self.checkpoints._database_lock, self._database_lock:
             least = -1 if needed is None else needed
             origins = [head.origin for head in self._heads.values() if head.origin is not None]
             if run_id not in self._heads or any(o.run_id == run_id and o.position > least for o in origins):
@@ -79,6 +81,7 @@ class _MemoryCommits(_Indexed, POPOApplicationRecorder):
                 slot = self._stored_events_index[run_id].pop(version)
                 self._stored_events[slot] = StoredEvent(run_id, version, "", b"")
                 self._versions[run_id].remove(version)
+            self.checkpoints.delete(run_id, gte=least + 1)
             if needed is not None:
                 self._heads[run_id] = replace(self._heads[run_id], hidden=True)
             else:
@@ -110,6 +113,15 @@ class _MemoryCommits(_Indexed, POPOApplicationRecorder):
         stored = self.select_events(run_id, gt=gt, lte=lte, desc=desc, limit=limit)
         return [(event.originator_version, event.topic, event.state) for event in stored]
 
+    @contextmanager
+    def standing(self, run_id: str) -> Iterator[None]:
+        """Let no run be deleted during a block. Raises IntegrityError where this one is not there."""
+        with self._database_lock:
+            head = self._heads.get(run_id)
+            if head is None or head.hidden:
+                raise IntegrityError(f"there is no run {run_id}")
+            yield
+
     def head(self, run_id: str) -> Head | None:
         return self._heads.get(run_id)
 
@@ -119,8 +131,12 @@ class _MemoryCommits(_Indexed, POPOApplicationRecorder):
 
 
 class _MemoryCheckpoints(_Indexed, POPOAggregateRecorder):
+    def __init__(self, commits: _MemoryCommits) -> None:
+        super().__init__()
+        self._commits = commits
+
     def put(self, run_id: str, position: int, topic: str, state: bytes, replacing: Sequence[int]) -> None:
-        with self._database_lock:
+        with self._database_lock, self._commits.standing(run_id):
             for doomed in {*replacing, position} & set(self._versions[run_id]):
                 self._forget(run_id, doomed)
             self.insert_events([StoredEvent(run_id, position, topic, state)])
@@ -155,7 +171,7 @@ class MemoryBackend:
 
     def __init__(self, **_: Any) -> None:
         self.commits = _MemoryCommits()
-        self.checkpoints = _MemoryCheckpoints()
+        self.checkpoints = self.commits.checkpoints
 
     def close(self) -> None:
         """Nothing to release; the store stays readable, as its journal exists nowhere else."""

@@ -12,7 +12,6 @@ from typing import Final
 
 from engine.core.envelope import COMMIT_TOPIC
 from engine.core.errors import BackendUnavailable
-from engine.store.checkpoints import Checkpoints
 from engine.store.errors import translated
 from engine.store.journal import Journal
 from engine.store.remains import Proved
@@ -31,7 +30,6 @@ class NewFile:
         self._path = path
         self._backend = SqliteBackend(path)
         self.journal = Journal(self._backend)
-        self.checkpoints = Checkpoints(self._backend)
 
     def write(self, run_id: str, commits: Iterable[Proved]) -> None:
         """Write the commits of a run, or of a fork that is there: the bytes as they are."""

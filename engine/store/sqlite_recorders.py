@@ -18,6 +18,7 @@ from engine.store.sqlite_connections import Datastore
 
 __all__ = ["SqliteCheckpoints", "SqliteCommits"]
 
+CHECKPOINTS: Final = "stored_checkpoints"
 TOMBSTONE: Final = "refold.tombstone/1"
 HIDDEN: Final = 0x6869_6464_656E
 """What ``hidden`` holds for a deleted run ("hidden" in ASCII): far enough from 0 that no damaged bit turns one into the
@@ -139,6 +140,10 @@ class SqliteCommits(SQLiteApplicationRecorder):
                 f"DELETE FROM {self.events_table_name} WHERE originator_id=? AND originator_version>?",
                 (run_id, needed or 0),
             ),
+            (
+                f"DELETE FROM {CHECKPOINTS} WHERE originator_id=? AND originator_version>?",
+                (run_id, -1 if needed is None else needed),
+            ),
             (f"{move} WHERE run_id=? AND {others}", (run_id, run_id, -1 if needed is None else needed)),
         )
 
@@ -203,7 +208,7 @@ class SqliteCheckpoints(SQLiteAggregateRecorder):
     datastore: Datastore
 
     def __init__(self, datastore: Datastore) -> None:
-        super().__init__(datastore, events_table_name="stored_checkpoints")
+        super().__init__(datastore, events_table_name=CHECKPOINTS)
 
     def construct_create_table_statements(self) -> list[str]:
         return [
@@ -215,12 +220,20 @@ class SqliteCheckpoints(SQLiteAggregateRecorder):
 
     def put(self, run_id: str, position: int, topic: str, state: bytes, replacing: Sequence[int]) -> None:
         delete = f"DELETE FROM {self.events_table_name} WHERE originator_id=? AND originator_version=?"
-        self.datastore.write(
-            (
-                *((delete, (run_id, doomed)) for doomed in {*replacing, position}),
-                (self.insert_events_statement, (run_id, position, topic, state)),
-            )
+        insert = (
+            f"INSERT INTO {self.events_table_name} SELECT ?,?,?,? "
+            "WHERE EXISTS (SELECT 1 FROM run_heads WHERE run_id=? AND hidden=0)"
         )
+        try:
+            self.datastore.write(
+                (
+                    *((delete, (run_id, doomed)) for doomed in {*replacing, position}),
+                    (insert, (run_id, position, topic, state, run_id)),
+                ),
+                changing=1,
+            )
+        except sqlite3.IntegrityError as error:
+            raise IntegrityError(error) from error
 
     def read(self, run_id: str, position: int) -> tuple[str, bytes] | None:
         with self.datastore.transaction(commit=False) as c:

@@ -176,6 +176,8 @@ def test_what_is_erased_is_gone_or_out_of_sight(backend: Backend) -> None:
 def test_checkpoints_are_put_replaced_listed_and_deleted(backend: Backend) -> None:
     """They are kept by run and position, newest first; putting one replaces what it is told to, and no other."""
     recorder = backend.checkpoints
+    for run_id in ("r", "other"):
+        commit(backend, 1, 20, run_id=run_id)
     for position in (5, 10, 15):
         recorder.put("r", position, "t", b"%d" % position, ())
     recorder.put("other", 10, "t", b"other", ())
@@ -191,6 +193,23 @@ def test_checkpoints_are_put_replaced_listed_and_deleted(backend: Backend) -> No
     assert recorder.delete("r") == 1
     assert recorder.delete("r") == 0
     assert recorder.read("other", 10) == ("t", b"other")
+
+
+def test_checkpoints_go_with_what_they_are_of(backend: Backend) -> None:
+    """Erased with the commits after what is needed; none can be put for a run that is not there, or not to be seen: it
+    would stay for ever."""
+    recorder = backend.checkpoints
+    for run_id in ("gone", "hidden", "other"):
+        commit(backend, 1, 5, run_id=run_id)
+        for position in (2, 3, 5):
+            recorder.put(run_id, position, "t", b"", ())
+    backend.commits.erase("gone", needed=None)
+    backend.commits.erase("hidden", needed=3)
+    kept = {"gone": [], "hidden": [3, 2], "other": [5, 3, 2], "nobody": []}
+    for run_id in ("gone", "hidden", "nobody"):
+        with pytest.raises(IntegrityError):
+            recorder.put(run_id, 4, "t", b"", (2,))
+    assert {run_id: list(recorder.positions(run_id)) for run_id in kept} == kept
 
 
 def test_bytes_are_kept_to_the_last_bit(backend: Backend) -> None:
