@@ -35,6 +35,7 @@ from engine.testing import AppendCall, ReadCall, Twin, log_of, violations_of
 from engine.testing.failure import FOLDER_VARIABLE
 from projections.model import MODEL
 from tests.engine.kit import second_fold, stored_rows
+from tests.sweeps.fencing_forks import Forks, ForkWork, clean_up
 from tests.sweeps.fencing_work import Plan, Told, Work, told_in
 from tests.sweeps.harness import Tally, seed_of
 from tests.toy import BANK
@@ -53,12 +54,13 @@ _FLOCK: Final = struct.Struct("@hhqqi4x")
 @dataclass(frozen=True)
 class Kind:
     """What is done in a chunk. ``patience_s`` is the busy timeout where it is not the engine's own; then processes are
-    stopped for longer than that, and others do give up."""
+    stopped for longer than that, and others do give up. ``work`` is what each process does."""
 
     name: str
     signals: bool = True
     patience_s: float | None = None
     stops_max_s: float = 0.15
+    work: type[Work] = Work
 
 
 KINDS: Final = (
@@ -67,6 +69,9 @@ KINDS: Final = (
     Kind("bank, impatient", patience_s=0.03, stops_max_s=0.3),
     Kind("bank, undisturbed", signals=False),
     Kind("model, impatient", patience_s=0.03, stops_max_s=0.3),
+    Kind("model, forked", work=ForkWork),
+    Kind("bank, forked", work=ForkWork),
+    Kind("bank, forked, impatient", patience_s=0.03, stops_max_s=0.3, work=ForkWork),
 )
 
 
@@ -92,7 +97,7 @@ class FencingSweep:
         tally = Tally()
         with _patience(kind.patience_s):
             problems = Herd(plan, kind, processes, dice, tally).drive()
-            problems += _judge(plan, tally)
+            problems += _judge(plan, tally, dice)
         if problems:
             problems.append(f"what they did is in {_kept(folder, number)}")
         tally.violations = [f"fencing chunk {number} ({kind.name}): {problem}" for problem in problems]
@@ -160,7 +165,7 @@ class Herd:
         return self._problems
 
     def _work(self, name: str, died: int | None = None) -> Callable[[], None]:
-        return lambda: Work(self._plan, name, died).all_steps()
+        return lambda: self._kind.work(self._plan, name, died).all_steps()
 
     def _start(self, name: str, work: Callable[[], None]) -> None:
         pid = os.fork()
@@ -246,43 +251,51 @@ class Herd:
 # -- the judgement ----------------------------------------------------------------------------------------------------
 
 
-def _judge(plan: Plan, tally: Tally) -> list[str]:
+def _judge(plan: Plan, tally: Tally, dice: random.Random) -> list[str]:
     """Return every promise that was broken, as far as the store and the processes' notes know."""
     told = Told()
     for path in sorted(plan.path.parent.glob("*.jsonl")):
         told_in(path, told)
     tally.notes["gave up waiting"] += told.waited
+    forks = Forks(plan, told, tally)
     problems = []
     with closing(sqlite3.connect(plan.path)) as connection:
         sound = [text for (text,) in connection.execute("PRAGMA integrity_check")]
         problems += [] if sound == ["ok"] else [f"SQLite says of the file: {text}" for text in sound]
+    for operations in told.operations.values():
+        tally.points += len(operations)
+        for operation in operations:
+            tally.notes["read" if isinstance(operation, ReadCall) else operation.answer] += 1
     with plan.open() as store:
         runs = [summary.run for summary in store.runs()]
-        if runs != sorted(plan.runs):
-            problems.append(f"the runs are {runs}, not {plan.runs}")
+        if missing := set(plan.runs) - set(runs):
+            problems.append(f"the runs {sorted(missing)} are gone")
+        problems += forks.judge(runs)
         for run in runs:
             try:
-                problems += [f"run {run}: {text}" for text in _judge_run(plan, store, run, told.operations[run], tally)]
+                operations = told.operations.get(run, [])
+                problems += [f"run {run}: {text}" for text in _judge_run(plan, store, run, operations, forks)]
+                problems += [f"run {run}: {text}" for text in forks.judge_joint(store, run, runs)]
             except EngineError as error:
                 problems.append(f"run {run} cannot be judged: {type(error).__name__}: {error}")
+        if not problems:  # else it is left as it is
+            problems += clean_up(plan, store, dice)
     return problems
 
 
 def _judge_run(
-    plan: Plan, store: Store, run: str, operations: list[AppendCall | ReadCall], tally: Tally
+    plan: Plan, store: Store, run: str, operations: list[AppendCall | ReadCall], forks: Forks
 ) -> Iterator[str]:
-    tally.points += len(operations)
-    for operation in operations:
-        tally.notes["read" if isinstance(operation, ReadCall) else operation.answer] += 1
+    log = log_of(store, run, _name)
     digests = _digests(store, run, {each.position for each in operations if isinstance(each, ReadCall)})
-    for violation in violations_of(operations, log_of(store, run, _name), digests.get):
+    for violation in violations_of([*operations, *forks.attempts(run, log)], log, digests.get):
         yield str(violation)
     for fault in store.verify(run).faults:
         yield str(fault)
     head = store.view(run)
     if digests.get(head.position) != head.digest():
         yield f"restored to {head.position} from {head.report.used} it is not what its events give"
-    if plan.model is BANK and second_fold(stored_rows(plan.path, run), run) != head.digest():
+    if plan.model is BANK and run in plan.runs and second_fold(stored_rows(plan.path, run), run) != head.digest():
         yield "the second fold gives another state"
 
 

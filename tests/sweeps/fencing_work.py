@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from engine.checkpoint import CheckpointPolicy
-from engine.core.errors import BackendUnavailable, CommandMismatch, Conflict, EngineError
+from engine.core.errors import BackendUnavailable, CommandMismatch, Conflict, EngineError, NotFound
 from engine.core.handle import Outcome
 from engine.core.model import Model
 from engine.open_store import Store, open_store
@@ -29,7 +29,7 @@ from projections.model import MODEL
 from tests.sweeps.harness import seed_of
 from tests.toy import BANK, Close, Open, Pay, Write
 
-__all__ = ["Plan", "Told", "Work", "told_in"]
+__all__ = ["OtherCall", "Plan", "Told", "Work", "told_in"]
 
 T = TypeVar("T")
 
@@ -131,12 +131,12 @@ class Work:
         self._commands = _model if plan.model is MODEL else _bank
         self._dice = seed_of("fencing", plan.chunk, process, died)  # for what need not be the same again
         path = plan.notes_of(process)
-        before = list(_lines(path)) if path.exists() else []
+        self._before = list(_lines(path)) if path.exists() else []
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         if died is not None:
             os.write(self._file, b"\n")  # the last line may be half a one
             self._note("died", died)
-        self._done = sum(1 for line in before if line[0] == "done")
+        self._done = sum(1 for line in self._before if line[0] == "done")
         self._others: list[Store] = []
         self._runs: dict[str, LiveRun] = {}
         self._store = self._opened()
@@ -172,32 +172,37 @@ class Work:
 
     def _handle(self, run: str) -> LiveRun:
         if run not in self._runs:
-            self._runs[run] = self._store.run(run, actor=self._process)
+            self._runs[run] = self._run_of(self._store, run)
         return self._runs[run]
+
+    def _run_of(self, store: Store, run: str) -> LiveRun:
+        return store.run(run, actor=self._process)
 
     def _step(self, step: int) -> None:
         dice = seed_of("fencing", self._plan.chunk, self._process, step)
         run = dice.choice(self._plan.runs)
+        self._use(run, f"{self._process}-{step}", step, dice)
+
+    def _use(self, run: str, name: str, step: int, dice: random.Random) -> None:
+        """Take the usual kind of step with a run; the ids of its commands begin with ``name``."""
         roll = dice.random()
         if roll < 0.2:
             self._read(run, dice)
         elif roll < 0.25:
             self._handle(run).checkpoint(full=dice.random() < 0.3)
         elif roll < 0.3:
-            self._misuse(run, f"{self._process}-{step}", dice)
+            self._misuse(run, name, dice)
         elif roll < 0.4 and step:
             self._step(dice.randrange(step))  # something that was asked for before, once more
         elif roll < 0.5:
             shared = f"shared-{dice.randrange(40)}"
             self._append(run, [(shared, self._commands(seed_of("fencing", self._plan.chunk, shared)), True)])
+        elif roll < 0.6:
+            once = f"{name}-{time.monotonic_ns()}"  # without an id it must not be given again
+            self._append(run, [(once, self._commands(dice), False)])
         else:
-            name = f"{self._process}-{step}"
-            if roll < 0.6:
-                once = f"{name}-{time.monotonic_ns()}"  # without an id it must not be given again
-                self._append(run, [(once, self._commands(dice), False)])
-            else:
-                count = dice.choice((2, 3, 8)) if roll < 0.7 else 1
-                self._append(run, [(f"{name}-{part}", self._commands(dice), True) for part in range(count)])
+            count = dice.choice((2, 3, 8)) if roll < 0.7 else 1
+            self._append(run, [(f"{name}-{part}", self._commands(dice), True) for part in range(count)])
 
     # -- appending ----------------------------------------------------------------------------------------------------
 
@@ -281,17 +286,28 @@ class Work:
             self._seen(run_id, look)
         elif roll < 0.7:  # opened once more in this process, and kept open for a while
             self._others.append(self._opened())
-            other = self._others[-1].run(run_id)
+            other = self._run_of(self._others[-1], run_id)
             self._seen(run_id, lambda: (other.refresh(), other.digest()))
             if len(self._others) > 2:
                 self._others.pop(0).close()
         elif roll < 0.8:
             self._seen(run_id, lambda: (next(store.history(run_id, newest_first=True, limit=1)).seq, None))
         elif roll < 0.9:
-            self._seen(run_id, lambda: (next(each.position for each in store.runs() if each.run == run_id), None))
+            self._seen(run_id, lambda: (_listed(store, run_id), None))
         elif self._handle(run_id).position < VERIFIED_MAX:
             verdict = store.verify(run_id)
             assert verdict.ok, f"{run_id} does not verify while others write: {verdict.faults[0]}"
+
+
+def _listed(store: Store, run_id: str) -> int:
+    """Return the position at which a run is listed; nothing of the list may be damaged, whatever is deleted meanwhile.
+    Raises NotFound."""
+    runs = {each.run: each for each in store.runs()}
+    for each in runs.values():
+        assert each.damage is None, f"{each.run} is listed as damaged: {each.damage}"
+    if run_id not in runs:
+        raise NotFound(f"{run_id!r} is not listed")
+    return runs[run_id].position
 
 
 def _given(run: LiveRun, parts: Sequence[tuple[str, Give, bool]]) -> list[Outcome]:
@@ -305,11 +321,29 @@ def _given(run: LiveRun, parts: Sequence[tuple[str, Give, bool]]) -> list[Outcom
 # -- what was written down --------------------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True, slots=True)
+class OtherCall:
+    """One attempt to fork or to delete a run, or one thing (``gone``) that could not be done because a run was not
+    there. ``how`` is what else is known of it."""
+
+    kind: str
+    invoked: int
+    ended: int
+    answer: str
+    how: tuple[Any, ...] = ()
+    process: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.process}'s {self.kind} ({self.invoked}..{self.ended}, {self.answer})"
+
+
 @dataclass
 class Told:
-    """What the processes of a chunk wrote down: their operations on each run, and how often they gave up waiting."""
+    """What the processes of a chunk wrote down: their operations on each run, what else they did to it, and how often
+    they gave up waiting."""
 
     operations: dict[str, list[AppendCall | ReadCall]] = field(default_factory=dict)
+    others: dict[str, list[OtherCall]] = field(default_factory=dict)
     waited: int = 0
 
 
@@ -325,21 +359,30 @@ def told_in(path: Path, told: Told) -> None:
     """Add what one process wrote down."""
     process, call = path.stem, None
     for line in [*_lines(path), ["died", None]]:
-        if line[0] in ("append", "read"):
+        if line[0] in ("append", "read", "fork", "delete"):
             call = line
         elif line[0] == "waited":
             told.waited += 1
-        elif call is not None and line[0] in ("told", "saw", "died"):
-            operation = _operation(call, line, process)
-            if operation is not None:
+        elif line[0] in ("told", "saw", "died", "gone"):
+            if call is not None and call[0] in ("fork", "delete"):
+                other = OtherCall(call[0], call[2], *_ended(line), tuple(call[3:]), process)
+                told.others.setdefault(call[1], []).append(other)
+            elif call is not None and (operation := _operation(call, line, process)) is not None:
                 told.operations.setdefault(call[1], []).append(operation)
+            if line[0] == "gone":
+                gone = OtherCall("gone", line[1], line[1], line[3], (), process)
+                told.others.setdefault(line[2], []).append(gone)
             call = None
+
+
+def _ended(answer: list[Any]) -> tuple[int, str]:
+    return (answer[1], answer[2]) if answer[0] == "told" else (answer[1], "unknown")
 
 
 def _operation(call: list[Any], answer: list[Any], process: str) -> AppendCall | ReadCall | None:
     if call[0] == "read":
         return ReadCall(call[2], answer[1], answer[2], answer[3], process) if answer[0] == "saw" else None
     _, _, names, after, invoked = call
-    if answer[0] == "died":
+    if answer[0] in ("died", "gone"):
         return AppendCall(tuple(names), invoked, answer[1], "unknown", after=after, process=process)
     return AppendCall(tuple(names), invoked, answer[1], answer[2], *answer[3:], after=after, process=process)

@@ -20,8 +20,9 @@ from engine.core.envelope import LINK_BYTES, Commit
 from engine.core.state import ModelState
 from engine.open_store import Store
 from engine.store import errors
+from engine.store.journal import Journal
 from engine.store.sqlite_connections import Datastore
-from engine.store.sqlite_recorders import SqliteCheckpoints
+from engine.store.sqlite_recorders import HIDDEN, SqliteCheckpoints, SqliteCommits
 from tests.sweeps.kill import with_pragma
 from tests.toy import BankProjection
 
@@ -117,6 +118,24 @@ def _write_or_not(self: Any, statements: Statements, *, changing: int | None = N
 
 def _leave_open(self: Any, error: BaseException) -> None:
     """Roll nothing back."""
+
+
+_fork = Journal.fork
+
+
+def _fork_one_short(self: Journal, run_id: str, new_id: str, position: int) -> Any:
+    """Share one event less than was asked for, unless that would be none."""
+    return _fork(self, run_id, new_id, max(1, position - 1))
+
+
+def _erase_unseen(self: Any, run_id: str, *, needed: int | None) -> None:
+    """Delete what no fork needed when that was looked at; one may have been made since."""
+    move = f"UPDATE run_heads SET hidden={HIDDEN}" if needed is not None else "DELETE FROM run_heads"
+    self._write(
+        ("DELETE FROM stored_events WHERE originator_id=? AND originator_version>?", (run_id, needed or 0)),
+        ("DELETE FROM stored_checkpoints WHERE originator_id=? AND originator_version>?", (run_id, needed or -1)),
+        (f"{move} WHERE run_id=?", (run_id,)),
+    )
 
 
 # -- reading ----------------------------------------------------------------------------------------------------------
@@ -221,6 +240,10 @@ PLANTS: Final = {
     "acknowledged before it is written, among others": Plant("fencing", _written_later, at_most=60),
     "no command's id is kept": Plant("fencing", partial(_instead, ModelState, "note", lambda *_: None), at_most=60),
     "what is restored is behind": Plant("fencing", partial(_instead, Store, "view", _view_behind), at_most=60),
+    "a fork shares an event too few": Plant("fencing", partial(_instead, Journal, "fork", _fork_one_short), "5:7", 60),
+    "a delete takes what a fork needs": Plant(
+        "fencing", partial(_instead, SqliteCommits, "erase", _erase_unseen), "5:8"
+    ),
     "nothing is flushed": Plant("power", partial(with_pragma, "synchronous=OFF"), "1:3", 20),
     "flushed at checkpoints only": Plant("power", partial(with_pragma, "synchronous=NORMAL"), "1:9", 20),
     "a transaction is left open": Plant("calls", partial(_instead, Datastore, "_abandon", _leave_open), "17:20", 40),
