@@ -308,7 +308,8 @@ class Journal:
         _check_end(run_id, head, last, link)
 
     def containing(self, run_id: str, positions: Sequence[int]) -> Iterator[Commit]:
-        """Yield, each once and checked by its own link, the commits that hold the given ascending positions."""
+        """Yield, each once and checked by its own link, the commits that hold the given ascending positions; of one at
+        the joint of a fork only the shared part."""
         head = self._head_to_read(run_id)
         try:
             yield from self._containing(run_id, positions)
@@ -323,8 +324,10 @@ class Journal:
             if position <= done:
                 continue
             segment = _segment_of(segments, position)
-            commit, _ = self._holding(run_id, segment, position)
-            done = commit.last if segment.high is None else min(commit.last, segment.high)
+            commit, previous = self._holding(run_id, segment, position)
+            if segment.high is not None:
+                commit = truncated(commit, segment.high, previous)
+            done = commit.last
             yield commit
 
     def _holding(self, run_id: str, segment: Segment, position: int) -> tuple[Commit, bytes]:

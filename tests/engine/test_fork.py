@@ -20,7 +20,8 @@ from engine.testing.strategies import commands
 from projections.model import MODEL
 from tests.app.conftest import flip
 from tests.app.test_app_examples import fill
-from tests.engine.kit import NEVER
+from tests.engine.kit import BACKENDS, NEVER, toy_store, url_of
+from tests.toy import Close, Open, Pay, Write
 
 
 def give(run: LiveRun, wanted: list[Any]) -> list[tuple[str, Any]]:
@@ -224,3 +225,34 @@ def test_a_deleted_run_without_forks_is_gone(tmp_path: Path) -> None:
         assert store.runs() == [] and list(store.journal.raw("r")) == [] and not store.checkpoints.positions("r")
         store.run("r").tasks.open_root("anew")
         assert store.verify("r").ok
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("at", range(1, 9))
+def test_a_checkpoint_of_a_fork_that_left_in_the_midst_of_a_commit(tmp_path: Path, backend: str, at: int) -> None:
+    """What it refers to stands in the fork's own events, and not at the same positions of what it left: whatever that
+    is, the checkpoint is used, verifies, and gives the same state."""
+    with toy_store(url_of(backend, tmp_path)) as store:
+        run = store.run("r")
+        run.submit(Open(account="a"))
+        with run.batch():
+            run.submit(Write(account="a", letter="shared"), command_id="w")
+            run.submit(Open(account="a"), command_id="nothing to do")
+            run.submit(Pay(account="a", amount=1), command_id="p")
+            run.submit(Open(account="b"))
+            run.submit(Close(account="b"))
+            run.submit(Write(account="a", letter="not shared"))
+            run.submit(Open(account="a"), command_id="nothing to do again")
+        fork = store.fork("r", "f", at=at)
+        for number in range(7):
+            fork.submit(Write(account="a", letter=f"own {number}"))
+            fork.checkpoint(full=number % 2 == 0)
+        assert store.verify("f").ok
+        assert store.view("f").report.used == fork.position
+        for position in range(at + 1, fork.position + 1):
+            genesis = store.view("f", at=position, start="genesis")
+            assert store.view("f", at=position, start=position).state_bytes() == genesis.state_bytes()
+        if at >= 2:
+            assert fork.submit(Write(account="a", letter="shared"), command_id="w").events == tuple(
+                event for event in store.history("r") if event.command_id == "w"
+            )
