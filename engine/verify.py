@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,8 +22,9 @@ from engine.core.errors import (
 from engine.core.model import Model
 from engine.core.state import ModelState
 from engine.divergence import off_the_fold
+from engine.doubt import Doubt
 from engine.restore import restore
-from engine.store import Checkpoints, Head, Journal, Outdated, RawCommit, Rejected, Segment
+from engine.store import Checkpoints, Head, Journal, Outdated, RawCommit, Rejected, Segment, cut
 from engine.store.journal import open_row
 from engine.store.lineage import truncated
 
@@ -112,6 +114,10 @@ def verify(
             walk.end(head)  # else a writer has gone on since the last row was read
     except CorruptJournal as error:  # not even the rows can be listed to their end
         walk.faults.append(Fault(walk.last + 1, "unreadable", error.expected, error.found, _FROM_COPY))
+    if walk.unfoldable is not None:
+        with suppress(EngineError):  # what stands in front of it cannot be had any more: its commit is named
+            until = walk.unfoldable[0].first - 1
+            walk.name_exactly(restore(journal, checkpoints, model, run_id, until=until, start="genesis").state)
     outdated = []
     for position in positions:
         try:
@@ -156,6 +162,9 @@ class _Walk:
             run_id
         )  # None: the row before is gone, so the next cannot be checked against it
         self._state: ModelState | None = model.initial()  # None: after the first fault nothing can be folded
+        self._doubt = Doubt(model.catalog)
+        self.unfoldable: tuple[Commit, Fault] | None = None
+        """The commit at which the fold stopped."""
 
     def enter(self, segment: Segment) -> None:
         """Go on in another stream: the run's own, or one that a fork shares."""
@@ -197,8 +206,9 @@ class _Walk:
         commit = self._open(row, faults)
         if commit is not None and high is not None and before is not None:
             commit = truncated(commit, high, before)
-        if commit is not None and not faults and self._state is not None:
-            self._fold(commit, self._state, faults)
+        if commit is not None and not faults:
+            faults += [_doubted(seq, error) for seq, error in self._doubt.faults(commit)]
+            self._fold_until(commit, min((fault.seq for fault in faults), default=None), faults)
         if faults:
             self._state = None
         last = commit.last if commit is not None else _last_of(row)
@@ -227,26 +237,33 @@ class _Walk:
             return commit
         return None
 
-    @staticmethod
-    def _fold(commit: Commit, state: ModelState, faults: list[Fault]) -> None:
+    def _fold_until(self, commit: Commit, bad: int | None, faults: list[Fault]) -> None:
+        """Fold a commit, or what stands in it before its first bad event; add the fault of what does not fold."""
+        if self._state is None:
+            return
         try:
-            for group in commit.groups:
-                for wire in group[EVENTS]:
-                    state.model.catalog.recheck(wire)
-            state.apply(commit.groups)
-        except (InvalidValue, LimitExceeded) as error:
-            faults.append(
-                Fault(commit.first, "impossible_event", "fields that the event's table allows", error.message, _FOREIGN)
-            )
-        except EngineError as error:
-            faults.append(
-                Fault(commit.first, error.code, "events that this refold can fold", error.message, error.hint)
-            )
-        except IMPOSSIBLE as error:
-            found = f"{type(error).__name__}: {error}"
-            faults.append(
-                Fault(commit.first, "impossible_event", "events that follow from those before", found, _FOREIGN)
-            )
+            self._state.apply(commit.groups if bad is None else cut(commit, bad - 1))
+        except (EngineError, *IMPOSSIBLE) as error:
+            faults.insert(0, _unfoldable(commit.first, error))
+            self.unfoldable = commit, faults[0]
+        else:
+            if bad is not None:
+                self.intact_until = bad - 1
+
+    def name_exactly(self, state: ModelState) -> None:
+        """Say which event of a commit did not fold, with the state before that commit."""
+        assert self.unfoldable is not None
+        commit, fault = self.unfoldable
+        seq = commit.first - 1
+        for group in commit.groups:
+            for wire in group[EVENTS]:
+                seq += 1
+                try:
+                    state.apply([[*group[:EVENTS], [wire]]])
+                except (EngineError, *IMPOSSIBLE) as error:
+                    self.faults[self.faults.index(fault)] = _unfoldable(seq, error)
+                    self.intact_until = seq - 1
+                    return
 
     def end(self, head: Head | None) -> None:
         """Compare the last row with the head record."""
@@ -266,6 +283,20 @@ class _Walk:
         elif self._link is not None and self._link != head.link:
             expected, found = f"link {self._link.hex()}", f"link {head.link.hex()}"
             self.faults.append(Fault(self.last, "head_link", expected, found, _HEAD))
+
+
+def _doubted(seq: int, error: InvalidValue | LimitExceeded | SchemaError) -> Fault:
+    """Return the fault of an event that refold would not have written, or that its own upcasts spoil."""
+    if isinstance(error, SchemaError):
+        return Fault(seq, error.code, "events that this refold can fold", error.message, error.hint)
+    return Fault(seq, "impossible_event", "what refold would have written", error.message, _FOREIGN)
+
+
+def _unfoldable(seq: int, error: BaseException) -> Fault:
+    if isinstance(error, EngineError):
+        return Fault(seq, error.code, "events that this refold can fold", error.message, error.hint)
+    found = f"{type(error).__name__}: {error}"
+    return Fault(seq, "impossible_event", "events that follow from those before", found, _FOREIGN)
 
 
 def _stored_link(row: RawCommit) -> bytes | None:

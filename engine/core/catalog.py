@@ -15,7 +15,7 @@ from typing import Any, Final, TypeAlias
 
 from engine.core.checker import Check, checker
 from engine.core.codec import encode
-from engine.core.errors import InvalidValue, SchemaError
+from engine.core.errors import InvalidValue, LimitExceeded, SchemaError
 from engine.core.fields import Field
 
 __all__ = ["Catalog", "EventType", "Tag", "Upcast", "Wire"]
@@ -88,6 +88,33 @@ class Upcast:
     lift: Callable[[Sequence[Any]], Sequence[Any]]
 
 
+def _lifted(step: Upcast, newer: EventType, values: Sequence[Any]) -> list[Any]:
+    """Return what an upcast makes of the fields of a stored event. Raises SchemaError."""
+    try:
+        lifted = list(step.lift(values))
+    except Exception as error:  # it is somebody's code, and the event is as it was written
+        raise _bad_upcast(step.old, f"fails with {type(error).__name__}: {error}") from error
+    if len(lifted) != len(newer.names):
+        raise _bad_upcast(step.old, f"gives {len(lifted)} fields, where {newer.label} has {len(newer.names)}")
+    return lifted
+
+
+def _bad_upcast(old: EventType, problem: str) -> SchemaError:
+    hint = "mend the upcast; nothing is wrong with an event of a record that 'refold verify' faults for nothing else"
+    return SchemaError(f"the upcast of {old.label} {problem}", hint=hint, tag=old.label)
+
+
+def _recheck(event_type: EventType, wire: Wire) -> None:
+    values = wire[2:]
+    if len(values) != len(event_type.names):
+        found = f"{len(values)} fields, where {event_type.label} has {len(event_type.names)}"
+        raise InvalidValue(event_type.name, found)
+    checked = event_type.check(event_type.data(wire))
+    for name, value, now in zip(event_type.names, values, checked[2:], strict=True):
+        if now is not value and encode(now) != encode(value):
+            raise InvalidValue(f"{event_type.name}.{name}", "not the one form that the check gives such a value")
+
+
 class Catalog:
     """All event types a model knows, with the steps that lift older versions. Immutable after it is built."""
 
@@ -127,28 +154,33 @@ class Catalog:
         if not wire or not isinstance(wire[0], int | str):
             raise self.unknown(wire[0] if wire else None)
         while (step := self.older.get(wire[0])) is not None:
-            current = self.by_name[step.old.name]
-            wire = [self._tag_of(current, step.old.version + 1), wire[1], *step.lift(wire[2:])]
+            newer = self._next(step)
+            wire = [newer.tag, wire[1], *_lifted(step, newer, wire[2:])]
         if wire[0] not in self.by_tag:
             raise self.unknown(wire[0])
         return wire
 
+    def _next(self, step: Upcast) -> EventType:
+        """Return the type that an upcast leads to."""
+        current = self.by_name[step.old.name]
+        above = self.older.get(self._tag_of(current, step.old.version + 1))
+        return current if above is None else above.old
+
     def recheck(self, wire: Wire) -> None:
         """Check a stored event of any version as if its fields were given now; it must be what the check makes of them.
-        For who doubts what all readers believe. Raises SchemaError, InvalidValue, LimitExceeded."""
-        lifted = self.lift(wire)
-        event_type = self.by_tag[lifted[0]]
-        values = lifted[2:]
-        if len(values) != len(event_type.names):
-            raise InvalidValue(
-                event_type.name, f"{len(values)} fields, where {event_type.label} has {len(event_type.names)}"
-            )
-        if type(lifted[1]) is not int or lifted[1] < 0:
-            raise InvalidValue(f"{event_type.name}.<cause>", "the way back to the cause is no number of events")
-        checked = event_type.check(event_type.data(lifted))
-        for name, value, now in zip(event_type.names, values, checked[2:], strict=True):
-            if now is not value and encode(now) != encode(value):
-                raise InvalidValue(f"{event_type.name}.{name}", "not the one form that the check gives such a value")
+        For who doubts what all readers believe. Raises InvalidValue and LimitExceeded for what no table allowed, and
+        SchemaError for an event that this catalogue does not know, or whose upcasts give what their table refuses."""
+        current = self.type_of(wire)
+        step = self.older.get(wire[0])
+        _recheck(current if step is None else step.old, wire)
+        while step is not None:
+            newer = self._next(step)
+            wire = [newer.tag, wire[1], *_lifted(step, newer, wire[2:])]
+            try:
+                _recheck(newer, wire)
+            except (InvalidValue, LimitExceeded) as error:
+                raise _bad_upcast(step.old, f"gives what {newer.label} does not allow: {error.message}") from error
+            step = self.older.get(newer.tag)
 
     def unknown(self, tag: object) -> SchemaError:
         """Return the error for a tag that this catalogue cannot read, saying whether it is newer or foreign."""

@@ -155,9 +155,11 @@ class Twin:
         return [would(self.model, self.state, self.run_id, each) for each in asked]
 
     def old_wire(self, label: str, data: Mapping[str, Any], at_ms: int) -> Wire | None:
-        """Return an event of a superseded version, or None when what it is lifted to would not be taken as it is."""
+        """Return an event of a superseded version, or None when what it is lifted to would not be taken as it is.
+        Raises SchemaError when an upcast fails, or gives what its table refuses."""
         step = next(step for step in self.model.catalog.upcasts if step.old.label == label)
         wire = step.old.check(data)
+        self.model.catalog.recheck(wire)
         lifted = self.model.catalog.lift(wire)
         event_type = self.model.catalog.by_tag[lifted[0]]
         fact = (event_type.name, event_type.data(lifted))

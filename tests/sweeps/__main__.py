@@ -28,7 +28,7 @@ def _arguments(argv: Sequence[str]) -> argparse.Namespace:
     minutes = os.environ.get("SWEEP_MINUTES", "30")
     parser = argparse.ArgumentParser(prog="python -m tests.sweeps", description=__doc__)
     parser.add_argument(
-        "--minutes", type=float, default=float(minutes), help="time for all of them together (default: %(default)s)"
+        "--minutes", type=float, default=minutes, help="time for all of them together (default: %(default)s)"
     )
     names = [entry.name for entry in SWEEPS]
     parser.add_argument("--only", action="append", choices=names, metavar="NAME", help=f"one of {', '.join(names)}")
@@ -41,8 +41,19 @@ def _arguments(argv: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--state", type=Path, default=STATE, help="where to keep what was tried (default: .sweep)")
     parser.add_argument("--json", action="store_true", help="the result as JSON")
     given = parser.parse_args(argv)
-    if given.minutes < 0 or given.cores < 1:
-        parser.error("a time below nothing, or no core at all")
+    if not 0 <= given.minutes < float("inf") or given.cores < 1:
+        parser.error("--minutes takes a time, and --cores at least 1")
+    if any(count is not None and count < 1 for count in (given.stop_after, given.at_most)):
+        parser.error("--stop-after and --at-most take at least 1")
+    if given.at_most is not None and not given.chunk:
+        parser.error("--at-most goes with --chunk")
+    if given.chunk and (given.only or given.table or given.readme or given.stop_after):
+        parser.error("--chunk goes with --at-most, --cores, --state and --json only")
+    try:
+        if not (given.table or given.readme):
+            given.state.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        parser.error(f"--state takes a folder: {error}")
     given.chunks = []
     for text in given.chunk or ():
         name, _, number = text.partition(":")

@@ -219,7 +219,24 @@ def _parts(page: Path) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    "wrong", [["--chunk", "nothing:1"], ["--chunk", "kill"], ["--minutes", "-1"], ["--cores", "0"]]
+    "wrong",
+    [
+        ["--chunk", "nothing:1"],
+        ["--chunk", "kill"],
+        ["--minutes", "-1"],
+        ["--minutes", "nan"],
+        ["--minutes", "inf"],
+        ["--cores", "0"],
+        ["--stop-after", "0"],
+        ["--stop-after", "-1"],
+        ["--at-most", "3"],
+        ["--chunk", "kill:0", "--at-most", "0"],
+        ["--chunk", "kill:0", "--at-most", "-2"],
+        ["--chunk", "kill:0", "--table"],
+        ["--chunk", "kill:0", "--only", "power"],
+        ["--state", __file__],
+        ["--state", f"{__file__}/below"],
+    ],
 )
 def test_wrong_usage_is_said(tmp_path: Path, wrong: list[str]) -> None:
     """Exit code 2, and what would be right."""

@@ -337,6 +337,24 @@ class BadUpcast(Sound):
     upcasts = (Upcast(FILLED_1, lambda fields: [*fields, 1 + _lifted()]),)
 
 
+class WrongUpcast(Sound):
+    """Lifting an old event gives a field that the new version's table refuses."""
+
+    upcasts = (Upcast(FILLED_1, lambda fields: [*fields, "one"]),)
+
+
+class ShortUpcast(Sound):
+    """Lifting an old event gives a field too few."""
+
+    upcasts = (Upcast(FILLED_1, lambda fields: fields),)
+
+
+class FailingUpcast(Sound):
+    """Lifting an old event fails."""
+
+    upcasts = (Upcast(FILLED_1, lambda fields: [*fields, 1 // 0]),)
+
+
 _lifts = [0]
 
 
@@ -362,3 +380,6 @@ SHARES_WITH_WIRE = Model((SharesWithWire(),))
 REORDERED = Model((Reordered(),))
 DECIDE_CHANGES = Model((DecideChanges(),))
 BAD_UPCAST = Model((BadUpcast(),))
+WRONG_UPCAST = Model((WrongUpcast(),))
+SHORT_UPCAST = Model((ShortUpcast(),))
+FAILING_UPCAST = Model((FailingUpcast(),))

@@ -11,8 +11,9 @@ from hypothesis import settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from engine import run
-from engine.core.errors import EngineError
-from engine.testing import ReplayDiffers, restore_machine
+from engine.core.errors import EngineError, SchemaError
+from engine.core.model import Model
+from engine.testing import ReplayDiffers, restore_machine, walk
 from tests.testing import planted
 from tests.testing import planted_more as more
 
@@ -52,6 +53,26 @@ def test_a_planted_bug_is_found_and_named(kind: str, failures: Path, quiet: sett
         run_state_machine_as_test(restore_machine(model), settings=settings(quiet, max_examples=300))
     assert says in str(caught.value)
     assert caught.value.journal is not None and caught.value.journal.parent == failures
+
+
+@pytest.mark.parametrize(
+    ("model", "says"),
+    [
+        (planted.WRONG_UPCAST, "the upcast of bag.filled/1 gives what bag.filled/2 does not allow"),
+        (planted.SHORT_UPCAST, "the upcast of bag.filled/1 gives 2 fields, where bag.filled/2 has 3"),
+        (planted.FAILING_UPCAST, "the upcast of bag.filled/1 fails with ZeroDivisionError"),
+    ],
+)
+def test_an_upcast_that_does_not_fit_is_found_and_named(
+    model: Model, says: str, failures: Path, quiet: settings
+) -> None:
+    """An event that the older program would have written is met, and what is made of it is no event; by the machine and
+    by a walk."""
+    with pytest.raises(SchemaError, match=says) as caught:
+        run_state_machine_as_test(restore_machine(model), settings=settings(quiet, max_examples=300))
+    assert any("journal: " in note for note in caught.value.__notes__) and list(failures.iterdir())
+    with pytest.raises(SchemaError, match=says):
+        walk(model, 1, walks=40, steps=40)
 
 
 def test_the_sound_projection_passes(quiet: settings) -> None:
