@@ -338,6 +338,8 @@ def _check_checkpoint(
     except EngineError as error:
         if position not in _positions(checkpoints, run_id)[0]:
             return []  # a writer has merged it into another since
+        if isinstance(error, CorruptJournal) and any(fault.seq <= position for fault in walk.faults):
+            return []  # it refers to what stands in the journal, and it is there that something is wrong
         _pass_by_if_outdated(checkpoints, model, run_id, position)
         return [Fault(position, "bad_checkpoint", "a checkpoint that verifies", error.message, _CHECKPOINT)]
     fold = walk.digests.get(position)

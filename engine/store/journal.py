@@ -336,11 +336,34 @@ class Journal:
         if not rows:
             raise CorruptJournal(run_id, position, "a commit", "none")
         first, topic, stored = rows[0]
-        previous = rows[1][2][:LINK_BYTES] if len(rows) == 2 else segment.start
-        commit = open_row(run_id, RawCommit(first, topic, stored), previous)
+        previous = _link_before(rows, segment)
+        try:
+            commit = open_row(run_id, RawCommit(first, topic, stored), previous)
+        except CorruptJournal as error:
+            raise self._in_front(run_id, segment, first) or error from None
         if commit.last < position:
             raise CorruptJournal(run_id, position, "a commit that holds it", f"one that ends at {commit.last}")
         return commit, previous
+
+    def _in_front(self, run_id: str, segment: Segment, first: int) -> CorruptJournal | None:
+        """Return what is damaged right in front of a commit that does not fit what is there; None when nothing is: a
+        link is as good as the row that it was read from."""
+        found: CorruptJournal | None = None
+        while True:
+            rows = self._rows(segment.run_id, first - 1, lte=first - 1, desc=True, limit=2) if first > 1 else []
+            if not rows:
+                last = segment.low
+            else:
+                try:
+                    last = open_row(run_id, RawCommit(*rows[0]), _link_before(rows, segment)).last
+                except CorruptJournal as error:
+                    found, first = error, rows[0][0]
+                    continue
+                except SchemaError:  # its reader will say so
+                    return found
+            if last != first - 1:
+                found = CorruptJournal(run_id, last + 1, f"a commit at {last + 1}", f"the next one at {first}")
+            return found
 
     def link_at(self, run_id: str, position: int) -> bytes | None:
         """Return the stored link of the commit of this stream that ends at ``position``, or None when none does.
@@ -465,6 +488,14 @@ class Journal:
 def needed_by(forks: Sequence[Head]) -> int | None:
     """Return the last position of their origin that these forks need, None without forks."""
     return max((head.origin.position for head in forks if head.origin is not None), default=None)
+
+
+def _link_before(rows: Sequence[tuple[int, str, bytes]], segment: Segment) -> bytes:
+    """Return the link before the first of two rows, the other of which stands in front of it if it is there."""
+    if len(rows) < 2:
+        return segment.start
+    stored = rows[1][2]
+    return stored[:LINK_BYTES] if type(stored) is bytes else b""
 
 
 def _segment_of(segments: Sequence[Segment], position: int) -> Segment:
