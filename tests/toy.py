@@ -12,6 +12,7 @@ from engine.core.command import CommandModel
 from engine.core.decider import Decision, Moment
 from engine.core.errors import NotFound, Refused
 from engine.core.fields import ID, JSON, U64, Field
+from engine.core.limits import U64_MAX
 from engine.core.model import Model
 from engine.core.table import Table
 
@@ -151,8 +152,9 @@ class BankProjection:
         if isinstance(command, Pay):
             if command.amount == 13:
                 raise Refused("13 is refused", hint="pay another amount")
-            paid = {"account": command.account, "amount": command.amount, "note": command.note}
-            decision.events.append(PAID.check(paid))
+            paid = PAID.check({"account": command.account, "amount": command.amount, "note": command.note})
+            self._refuse_too_much(state, paid)
+            decision.events.append(paid)
         elif isinstance(command, Write):
             decision.events.append(WROTE.check({"account": command.account, "letter": command.letter}))
         else:
@@ -164,7 +166,15 @@ class BankProjection:
             raise NotFound(f"no account {wire[2]!r}", hint="open it first")
         if wire[0] == OPENED.tag and wire[2] in state.accounts:
             raise Refused(f"account {wire[2]!r} exists", hint="use another id")
+        if wire[0] == PAID.tag:
+            self._refuse_too_much(state, wire)
         return [wire]
+
+    @staticmethod
+    def _refuse_too_much(state: Bank, paid: Wire) -> None:
+        """A record must hold nothing that cannot be stored."""
+        if state.accounts.rows[paid[2]].balance + paid[3] > U64_MAX:
+            raise Refused(f"account {paid[2]!r} would hold more than 2^64-1", hint="pay less")
 
     def resolve(self, table: str, key: Any, wire: Wire, seq: int, index: int) -> list[Any]:
         return [seq, wire[3]]

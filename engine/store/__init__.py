@@ -4,8 +4,9 @@ never know what an event means."""
 from engine.store.backend import Backend, Head, Origin
 from engine.store.checkpoints import Checkpoint, Checkpoints, Outdated, Rejected, capture, merged
 from engine.store.connect import connect
-from engine.store.journal import Journal, RawCommit
+from engine.store.journal import Journal
 from engine.store.lineage import Segment, cut
+from engine.store.row import RawCommit
 
 __all__ = [
     "Backend",

@@ -13,8 +13,9 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from engine.core.catalog import EventType, Wire
-from engine.core.codec import decode, encode
+from engine.core.codec import decode, encode, encode_exactly
 from engine.core.envelope import COMMAND_ID, EVENTS, FINGERPRINT, Group
+from engine.core.errors import InvalidValue, LimitExceeded
 from engine.core.model import Model
 from engine.core.state import ModelState
 from engine.core.table import Key, Table
@@ -135,7 +136,11 @@ class WatchedFold:
         row, named = table.rows.get(key), f"{name} {key!r}"
         if row is None:
             return
-        dumped, before = row.dump(), encode(row.dump())
+        dumped = row.dump()
+        try:
+            before = encode_exactly(row.dump(), f"the dump of {named}")
+        except (InvalidValue, LimitExceeded) as error:
+            raise ReplayDiffers(f"no checkpoint can hold a record (after {where}): {error.message}") from error
         given = decode(before)
         loaded = table.load(given)
         if encode(loaded.dump()) != before:

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from engine.app.times import parse_time
-from engine.store.journal import _PAGE_BACK, _PAGE_ROWS
+from engine.store.heads import _PAGE_ROWS
+from engine.store.reader import _PAGE_BACK
 from tests.engine.kit import toy_store, url_of
 from tests.toy import Open, Pay
 

@@ -316,7 +316,7 @@ def readable(path: Path, truth: Truth) -> set[tuple[str, int]]:
         for number, (run, first, state) in truth.numbers.items():
             try:
                 row = connection.execute("SELECT state FROM stored_events WHERE rowid=?", (number,)).fetchone()
-            except sqlite3.Error:
+            except (sqlite3.Error, UnicodeDecodeError):  # the latter over the text of the former
                 continue
             if row is not None and row[0] == state:
                 found.add((run, first))

@@ -353,8 +353,8 @@ PAGE = 2
 def test_logs_of_any_number_of_pages_are_read_whole(toy: Store, commits: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """T21: a journal of one page, of one commit less or more than a page, and of a hundred pages is restored, verified
     and read in both directions to its very end; so is a fork whose joint lies anywhere near the ends of pages."""
-    monkeypatch.setattr("engine.store.journal._PAGE_ROWS", PAGE)
-    monkeypatch.setattr("engine.store.journal._PAGE_BACK", PAGE)
+    monkeypatch.setattr("engine.store.heads._PAGE_ROWS", PAGE)
+    monkeypatch.setattr("engine.store.reader._PAGE_BACK", PAGE)
     run = toy.run("r")
     for number in range(commits):
         run.submit(Open(account=str(number)))

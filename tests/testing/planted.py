@@ -180,6 +180,15 @@ class ClockInEvolve(Sound):
         state.bags.edit(wire[2]).fills = int(time.time()) // 3600
 
 
+class OutgrowsItsRecord(Sound):
+    """Lets a number grow beyond what can be stored: its checkpoints can be written, and none can be read."""
+
+    @staticmethod
+    def filled(state: Bags, wire: Wire, seq: int) -> None:
+        Sound.filled(state, wire, seq)
+        state.bags.edit(wire[2]).fills *= 2**40
+
+
 class HashOrder(Sound):
     """Lets the order of a set, which is another one in every process, decide the order of events."""
 
@@ -368,6 +377,7 @@ HIDDEN_GLOBAL = Model((HiddenGlobal(),))
 HIDDEN_IN_OBJECT = Model((HiddenInObject(),))
 HIDDEN_IN_STATE = Model((HiddenInState(),))
 CLOCK_IN_EVOLVE = Model((ClockInEvolve(),))
+OUTGROWN = Model((OutgrowsItsRecord(),))
 HASH_ORDER = Model((HashOrder(),))
 HASH_ORDER_IN_STATE = Model((HashOrderInState(),))
 LOST_FIELD = Model((LostField(),))

@@ -22,6 +22,7 @@ KINDS = {
     "hidden cache on the projection": (planted.HIDDEN_IN_OBJECT, "answer differently"),
     "hidden counter on the state": (planted.HIDDEN_IN_STATE, "answer differently"),
     "clock in evolve": (planted.CLOCK_IN_EVOLVE, ".fills: "),
+    "a number that outgrows its record": (planted.OUTGROWN, "no checkpoint can hold a record (after event"),
     "order of a set in decide": (planted.HASH_ORDER, "another hash seed"),
     "order of a set in the state": (planted.HASH_ORDER_IN_STATE, ".words["),
     "field lost in checkpoints": (planted.LOST_FIELD, "answer differently"),
