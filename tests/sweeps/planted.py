@@ -128,12 +128,12 @@ def _fork_one_short(self: Journal, run_id: str, new_id: str, position: int) -> A
     return _fork(self, run_id, new_id, max(1, position - 1))
 
 
-def _erase_unseen(self: Any, run_id: str, *, needed: int | None) -> None:
-    """Delete what no fork needed when that was looked at; one may have been made since."""
+def _erase_too_much(self: Any, run_id: str, *, needed: int | None) -> None:
+    """Delete half of what forks need, too."""
     move = f"UPDATE run_heads SET hidden={HIDDEN}" if needed is not None else "DELETE FROM run_heads"
     self._write(
-        ("DELETE FROM stored_events WHERE originator_id=? AND originator_version>?", (run_id, needed or 0)),
-        ("DELETE FROM stored_checkpoints WHERE originator_id=? AND originator_version>?", (run_id, needed or -1)),
+        ("DELETE FROM stored_events WHERE originator_id=? AND originator_version>?", (run_id, (needed or 0) // 2)),
+        ("DELETE FROM stored_checkpoints WHERE originator_id=?", (run_id,)),
         (f"{move} WHERE run_id=?", (run_id,)),
     )
 
@@ -240,9 +240,9 @@ PLANTS: Final = {
     "acknowledged before it is written, among others": Plant("fencing", _written_later, at_most=60),
     "no command's id is kept": Plant("fencing", partial(_instead, ModelState, "note", lambda *_: None), at_most=60),
     "what is restored is behind": Plant("fencing", partial(_instead, Store, "view", _view_behind), at_most=60),
-    "a fork shares an event too few": Plant("fencing", partial(_instead, Journal, "fork", _fork_one_short), "5:7", 60),
+    "a fork shares an event too few": Plant("fencing", partial(_instead, Journal, "fork", _fork_one_short), "5:7"),
     "a delete takes what a fork needs": Plant(
-        "fencing", partial(_instead, SqliteCommits, "erase", _erase_unseen), "5:8"
+        "fencing", partial(_instead, SqliteCommits, "erase", _erase_too_much), "5:7"
     ),
     "nothing is flushed": Plant("power", partial(with_pragma, "synchronous=OFF"), "1:3", 20),
     "flushed at checkpoints only": Plant("power", partial(with_pragma, "synchronous=NORMAL"), "1:9", 20),
