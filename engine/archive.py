@@ -195,8 +195,8 @@ def _read(model: Model, lines: Iterable[str]) -> tuple[list[tuple[int, int, list
             wire = event_type.check({name: from_json(value) for name, value in line["data"].items()})
         except InvalidValue as error:
             raise refused(number, f"{error.path}: {error.problem}") from None
-        if not 0 <= line["cause_back"] < seq:
-            raise refused(number, f"cause_back {line['cause_back']} points before the run")
+        if not 0 <= line["cause_back"] <= seq - first:
+            raise refused(number, f"cause_back {line['cause_back']} leads to no event of its commit")
         wire[1] = line["cause_back"]
         envelope = [line["recorded_at_ms"], line["actor"], line["command_id"], line["fingerprint"], line["cause"]]
         if line["group"] == group_number and groups:

@@ -20,7 +20,7 @@ class Doubt:
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
-        self._commands: dict[str, tuple[bytes, int]] = {}  # id -> fingerprint, and the last event of the command
+        self._commands: set[str] = set()
         self._told: set[str] = set()
 
     def faults(self, commit: Commit) -> Iterator[tuple[int, InvalidValue | LimitExceeded | SchemaError]]:
@@ -45,6 +45,8 @@ class Doubt:
 
     def _check_event(self, wire: Wire, before: int) -> None:
         """Check an event with ``before`` others in front of it in its commit."""
+        if type(wire) is not list:
+            raise InvalidValue("event", f"expected a list, found {type(wire).__name__}")
         self._catalog.recheck(wire)
         if type(wire[1]) is not int or not 0 <= wire[1] <= before:
             raise InvalidValue("<cause>", f"it is no number of events back, of {before} in its commit")
@@ -65,15 +67,11 @@ class Doubt:
         if not events:
             raise InvalidValue("events", "a command without any")
         if command_id is not None:
-            self._check_command(command_id, fingerprint, first, first + len(events) - 1)
-
-    def _check_command(self, command_id: str, fingerprint: bytes, first: int, last: int) -> None:
-        if len(fingerprint) != FINGERPRINT_BYTES:
-            raise InvalidValue("fingerprint", f"{len(fingerprint)} bytes, not {FINGERPRINT_BYTES}")
-        known, end = self._commands.setdefault(command_id, (fingerprint, first - 1))
-        if known != fingerprint or end != first - 1:  # an import may have cut a command's events in two
-            raise InvalidValue("command_id", f"{command_id!r:.60} was used before, by a command that ended at {end}")
-        self._commands[command_id] = fingerprint, last
+            if len(fingerprint) != FINGERPRINT_BYTES:
+                raise InvalidValue("fingerprint", f"{len(fingerprint)} bytes, not {FINGERPRINT_BYTES}")
+            if command_id in self._commands:
+                raise InvalidValue("command_id", f"{command_id!r:.60} was used before")
+            self._commands.add(command_id)
 
 
 def _check_name(name: str, value: str) -> None:

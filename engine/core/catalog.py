@@ -106,7 +106,7 @@ def _bad_upcast(old: EventType, problem: str) -> SchemaError:
 
 def _recheck(event_type: EventType, wire: Wire) -> None:
     values = wire[2:]
-    if len(values) != len(event_type.names):
+    if len(values) != len(event_type.names) or len(wire) < 2:
         found = f"{len(values)} fields, where {event_type.label} has {len(event_type.names)}"
         raise InvalidValue(event_type.name, found)
     checked = event_type.check(event_type.data(wire))

@@ -79,13 +79,18 @@ def test_an_envelope_that_no_command_gave_is_named(store: Store, name: str) -> N
 
 
 def test_a_command_id_in_two_places_is_named_at_the_second(store: Store) -> None:
-    """An id is one command's. In two commits one after the other its events may stand: an import may cut a command."""
-    forged(store, [a_group(command_id="c", fingerprint=PRINT)], [a_group(command_id="c", fingerprint=PRINT)])
+    """An id is one command's, and a command's events stand together."""
+    forged(store, [a_group(command_id="c", fingerprint=PRINT)], [a_group(command_id="d", fingerprint=PRINT)])
     assert store.verify("r").ok
-    forged(store, [a_group(command_id="d", fingerprint=PRINT)], [a_group(command_id="c", fingerprint=PRINT)])
-    assert [fault.seq for fault in store.verify("r").faults] == [15]
-    forged(store, [a_group(command_id="d", fingerprint=b"q" * 16)])
-    assert [fault.seq for fault in store.verify("r").faults] == [15, 16]
+    forged(store, [a_group(command_id="d", fingerprint=PRINT)], [a_group(command_id="c", fingerprint=b"q" * 16)])
+    assert [fault.seq for fault in store.verify("r").faults] == [14, 15]
+
+
+@pytest.mark.parametrize("event", [5, None, "text", b"bytes", {"a": 1}, [], [PAID.tag], [OPENED.tag]])
+def test_what_is_no_event_is_named(store: Store, event: Any) -> None:
+    """Whatever stands where an event should."""
+    forged(store, [a_group(paid(), event)])
+    assert [fault.seq for fault in store.verify("r").faults] == [13]
 
 
 def test_a_group_without_events_is_named(store: Store) -> None:
