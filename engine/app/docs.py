@@ -73,7 +73,8 @@ arrays have no keys; only JSON values that users handed in hold maps."""
     yield _rest(envelope)
     yield (
         "An event is `[tag, cause_back, field, ...]`: `cause_back` is 0 when the command caused it, k when the event "
-        "k places before, in the same commit, did. The tag of an event type is `number * 16 + version`; types without a number are tagged "
+        "k places before, in the same commit, did. "
+        "The tag of an event type is `number * 16 + version`; types without a number are tagged "
         "by their text, `name/version`. Fields stand in the order of the tables below, each exactly once."
     )
     yield "The chain begins, before the first event of a run, with:"
