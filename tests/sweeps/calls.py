@@ -227,7 +227,7 @@ class CallsSweep:
     """A chunk is one verb and one kind of fault: every call of it, or every sixth from one on."""
 
     name = "calls"
-    weight = 0.3
+    weight = 0.39
     round_size = len(_CHUNKS)
 
     def chunk(self, number: int, folder: Path, at_most: int | None = None) -> Tally:

@@ -213,7 +213,7 @@ class DamageSweep:
     first store are a round."""
 
     name = "damage"
-    weight = 0.5
+    weight = 0.56
 
     @property
     def round_size(self) -> int | None:

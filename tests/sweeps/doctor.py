@@ -31,7 +31,7 @@ class DoctorSweep:
     later rounds other bits."""
 
     name = "doctor"
-    weight = 0.1
+    weight = 0.08
     round_size = len(_ROUND)
 
     def chunk(self, number: int, folder: Path, at_most: int | None = None) -> Tally:

@@ -45,7 +45,7 @@ class KillSweep:
     """A chunk is one script with one seed: all its points."""
 
     name = "kill"
-    weight = 0.22
+    weight = 0.2
     round_size = len(SCRIPTS)
 
     def chunk(self, number: int, folder: Path, at_most: int | None = None) -> Tally:

@@ -64,7 +64,7 @@ class SyscallsSweep:
     script meets each of its errors once, and at least one of them for as long as nine calls."""
 
     name = "syscalls"
-    weight = 0.26
+    weight = 0.22
     round_size = len(SCRIPTS) * TURNS
 
     def chunk(self, number: int, folder: Path, at_most: int | None = None) -> Tally:

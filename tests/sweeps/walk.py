@@ -49,7 +49,7 @@ class WalkSweep:
     """A chunk is some dozens of walks of one machine, with seeds of their own. A point is a step."""
 
     name = "walk"
-    weight = 0.3
+    weight = 0.25
     round_size = None
 
     def chunk(self, number: int, folder: Path, at_most: int | None = None) -> Tally:
