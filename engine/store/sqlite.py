@@ -168,7 +168,8 @@ class SqliteBackend:
 
     def close(self) -> None:
         """Release the connections. Further calls raise BackendUnavailable."""
-        self._datastore.close()
+        with translated(self.url):
+            self._datastore.close()
 
 
 def _look_at(path: Path, *, create: bool) -> None:

@@ -255,8 +255,10 @@ class Datastore(SQLiteDatastore):
     def close(self) -> None:
         if not hasattr(self, "_pid"):  # __init__ failed; the parent calls close() from __del__
             return
-        with self._write_lock:
-            writer, self._writer = self._writer, None
-            if writer is not None:
-                writer.close()
-        self.pool.close()
+        try:
+            with self._write_lock:
+                writer, self._writer = self._writer, None
+                if writer is not None:
+                    writer.close()
+        finally:
+            self.pool.close()
