@@ -13,6 +13,7 @@ the child is refused the store.
 
 from __future__ import annotations
 
+import gc
 import os
 import sqlite3
 import threading
@@ -177,6 +178,8 @@ def _before_fork() -> None:
     for one in _at_rest:
         with suppress(sqlite3.Error):
             one.rest(max(0.0, deadline - time.monotonic()))
+    if _connected():  # perhaps one that an interrupt took from its owner: garbage, in a circle with its own statements
+        gc.collect()
     while _connected() and time.monotonic() < deadline:
         time.sleep(0.001)
 

@@ -235,6 +235,23 @@ def test_a_store_that_is_garbage_during_a_fork_is_closed_after_it(tmp_path: Path
     assert not forking.is_alive(), "the collector waits for a lock that the fork holds"
 
 
+def test_a_connection_that_its_owner_lost_holds_up_no_fork(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An interrupt between making a connection and keeping it leaves one that only the collector finds: the child has
+    the store all the same."""
+    monkeypatch.setattr(sqlite_files, "FORK_PATIENCE_S", 0.05)
+    path = tmp_path / "refold.db"
+    store = toy_store(path)
+    gc.disable()
+    try:
+        store._backend._datastore.pool.connect().execute("SELECT 1 FROM stored_events").fetchall()
+        writer = Writer(lambda acknowledge: acknowledge(toy_store(path).run("r").submit(Open(account="a")).position, 1))
+        writer.wait()
+    finally:
+        gc.enable()
+    assert store.run("r").submit(Open(account="b")).position == 2
+    store.close()
+
+
 def test_a_child_forked_in_mid_transaction_is_refused_the_store(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
