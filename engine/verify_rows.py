@@ -180,7 +180,7 @@ class RowWalk:
 def _doubted(seq: int, error: InvalidValue | LimitExceeded | SchemaError) -> Fault:
     """Return the fault of an event that refold would not have written, or that its own upcasts spoil."""
     if isinstance(error, SchemaError):
-        return Fault(seq, error.code, "events that this refold can fold", error.message, error.hint)
+        return _unfoldable(seq, error)
     return Fault(seq, "impossible_event", "what refold would have written", error.message, _FOREIGN)
 
 

@@ -154,17 +154,17 @@ class Catalog:
         if not wire or not isinstance(wire[0], int | str):
             raise self.unknown(wire[0] if wire else None)
         while (step := self.older.get(wire[0])) is not None:
-            newer = self._next(step)
-            wire = [newer.tag, wire[1], *_lifted(step, newer, wire[2:])]
+            wire, _ = self._lift_once(step, wire)
         if wire[0] not in self.by_tag:
             raise self.unknown(wire[0])
         return wire
 
-    def _next(self, step: Upcast) -> EventType:
-        """Return the type that an upcast leads to."""
+    def _lift_once(self, step: Upcast, wire: Wire) -> tuple[Wire, EventType]:
+        """Return the event one version further, and its type there."""
         current = self.by_name[step.old.name]
         above = self.older.get(self._tag_of(current, step.old.version + 1))
-        return current if above is None else above.old
+        newer = current if above is None else above.old
+        return [newer.tag, wire[1], *_lifted(step, newer, wire[2:])], newer
 
     def recheck(self, wire: Wire) -> None:
         """Check a stored event of any version as if its fields were given now; it must be what the check makes of them.
@@ -174,8 +174,7 @@ class Catalog:
         step = self.older.get(wire[0])
         _recheck(current if step is None else step.old, wire)
         while step is not None:
-            newer = self._next(step)
-            wire = [newer.tag, wire[1], *_lifted(step, newer, wire[2:])]
+            wire, newer = self._lift_once(step, wire)
             try:
                 _recheck(newer, wire)
             except (InvalidValue, LimitExceeded) as error:
